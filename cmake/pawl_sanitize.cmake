@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+# Address or thread sanitizer on everything; the undefined one is per library (pawl_target.cmake),
+# since it costs compile time and its findings in tests and generated code are of no interest.
+
+if(PAWL_SANITIZE STREQUAL "address" OR PAWL_SANITIZE STREQUAL "thread")
+  add_compile_options(-fsanitize=${PAWL_SANITIZE} -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${PAWL_SANITIZE})
+elseif(NOT PAWL_SANITIZE STREQUAL "")
+  message(FATAL_ERROR "PAWL_SANITIZE is '${PAWL_SANITIZE}': choose address, thread or nothing")
+endif()
+if(PAWL_SANITIZE OR PAWL_SANITIZE_UNDEFINED)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # Instrumented code confuses the flow analysis of g++.
+    add_compile_options(-Wno-maybe-uninitialized)
+  endif()
+endif()
