@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "pawl/buffer.h"
+#include "pawl/memory_kind.h"
+#include "pawl/operation.h"
+#include "pawl/result.h"
+#include "pawl/time.h"
+
+namespace pawl {
+
+namespace detail {
+class PoolCore;  // src/memory/pool_core.h
+}
+
+struct PoolOptions {
+  /// Memory that the pool may ever take from the system, slabs and all.
+  std::size_t bytes_max = std::size_t{1} << 30;
+  /// Part of bytes_max that lending cannot use, so that what was asked for can still land.
+  /// Default: a quarter.
+  std::size_t landing_reserve_bytes = SIZE_MAX;
+  /// Memory is taken from the system and registered in pieces of this size (a power of two, at
+  /// least 64 KiB); larger buffers get a slab of their own.
+  std::size_t slab_bytes = std::size_t{64} << 20;
+  /// Slabs made when the pool is made, before anything asks.
+  std::size_t bytes_at_start = 0;
+  /// Bound on memory in quarantine; beyond it new transfers are refused, never released early.
+  std::size_t quarantine_bytes_max = std::size_t{256} << 20;
+  /// nullptr: HostMemory. Must outlive the pool.
+  MemoryKind* kind = nullptr;
+  /// Grow on the calling thread instead of a helper thread: for simulation and tests only.
+  bool grow_inline = false;
+};
+
+struct PoolStats {
+  std::uint64_t bytes_total = 0;  ///< taken from the system
+  std::uint64_t bytes_in_use = 0; ///< held by Buffers, Blocks, leases and landings
+  std::uint64_t bytes_landing = 0;
+  std::uint64_t bytes_quarantined = 0;
+  std::uint64_t buffers_quarantined = 0;
+  std::uint64_t leases_live = 0;
+  std::uint64_t acquires = 0;
+  std::uint64_t waits = 0;     ///< acquires that had to wait
+  std::uint64_t timeouts = 0;  ///< waits that ended at their deadline
+  std::uint64_t waiting = 0;
+  std::uint64_t leases_ended_for_room = 0;
+  std::uint64_t slabs = 0;
+};
+
+/// Registered buffers in size classes of powers of two from 4 KiB to 64 MiB, for every fabric and
+/// device of a node. Any thread; acquire and release on one thread stay in that thread's cache.
+/// Growth (allocation, registration) happens on a helper thread, never in a poller's turn. The
+/// pool must outlive nothing: Buffers, Blocks and leases keep what they need alive.
+class Pool {
+ public:
+  static constexpr std::size_t kBufferBytesMin = 4096;
+  static constexpr std::size_t kBufferBytesMax = std::size_t{64} << 20;
+
+  /// Growth problems show at the first acquire that needs them, by name.
+  explicit Pool(const PoolOptions& options = {}, const Clock* clock = nullptr);
+  ~Pool();
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+
+  /// A buffer of `bytes` bytes (size() == bytes, capacity the class) if one is free now.
+  /// too_large above kBufferBytesMax, invalid_argument for 0, resource_exhausted otherwise.
+  Result<Buffer> try_acquire(std::size_t bytes);
+
+  /// Waits for one, first come first served, at most until `deadline` from now (code deadline).
+  /// When memory is short the pool ends its oldest leases to make room.
+  Operation<Result<Buffer>> acquire(std::size_t bytes, Duration deadline = std::chrono::seconds(1));
+
+  /// A Block with a copy of `bytes`, for small or static content.
+  Result<Block> copy_of(std::span<const std::byte> bytes);
+
+  [[nodiscard]] PoolStats stats() const;
+  [[nodiscard]] detail::PoolCore& core() const { return *core_; }
+
+ private:
+  std::shared_ptr<detail::PoolCore> core_;
+};
+
+}  // namespace pawl
