@@ -23,7 +23,8 @@ function(pawl_warnings target)
       # Shown, but not fatal: g++ 12 raises these falsely where it inlined a lot.
       target_compile_options(${target} PRIVATE
         -Wno-error=maybe-uninitialized -Wno-error=array-bounds -Wno-error=stringop-overflow
-        -Wno-error=stringop-overread -Wno-error=free-nonheap-object -Wno-error=mismatched-new-delete)
+        -Wno-error=stringop-overread -Wno-error=free-nonheap-object
+        -Wno-error=mismatched-new-delete)
     endif()
   endif()
 endfunction()

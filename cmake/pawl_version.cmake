@@ -3,7 +3,8 @@
 # Reads MAJOR.MINOR.PATCH from the three #defines of a header into variable `out`.
 function(pawl_read_version header out)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${header})
-  file(STRINGS ${CMAKE_CURRENT_SOURCE_DIR}/${header} lines REGEX "#define PAWL_VERSION_[A-Z]+ [0-9]+")
+  file(STRINGS ${CMAKE_CURRENT_SOURCE_DIR}/${header} lines
+       REGEX "#define PAWL_VERSION_[A-Z]+ [0-9]+")
   set(numbers "")
   foreach(part MAJOR MINOR PATCH)
     if(NOT "${lines}" MATCHES "PAWL_VERSION_${part} ([0-9]+)")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# setup.sh run|test|ci: installs (Debian 12) what that job needs and is missing. Needs root only then.
+# setup.sh run|test|ci: installs, on Debian 12, what that job needs and is missing (as root).
 set -euo pipefail
 
 packages_run=(g++ cmake ninja-build libisal-dev libprotobuf-dev libprotoc-dev protobuf-compiler
@@ -36,8 +36,8 @@ export DEBIAN_FRONTEND=noninteractive
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 for attempt in 1 2 3; do
-  if { apt-get update -q &&
-       apt-get install -y -q --no-install-recommends "${missing[@]}"; } </dev/null >"$log" 2>&1; then
+  if { apt-get update -q && apt-get install -y -q --no-install-recommends "${missing[@]}"; } \
+       </dev/null >"$log" 2>&1; then
     exit 0
   fi
   echo "setup: apt-get failed (attempt $attempt of 3)" >&2

@@ -86,7 +86,7 @@ run_tests() {
 run_checks() {
   local failed=0 check
   for check in tests/tidy/check_*.py; do
-    python3 "$check" || [[ $? == 77 ]] || failed=1
+    python3 -B "$check" || [[ $? == 77 ]] || failed=1
   done
   return $failed
 }
