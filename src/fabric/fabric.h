@@ -46,9 +46,11 @@ struct EndpointOptions {
 enum class EventKind : std::uint8_t {
   connect_request,  ///< a peer asks: answer with accept or reject
   connected,        ///< both ends: work may be posted; `hello` is what the peer sent
-  connect_failed,   ///< `status` says why; the endpoint is gone, no `closed` follows
-  failed,           ///< the endpoint went to ERR by itself; flushes follow by poll; close it
-  closed,           ///< the last trace of a closed endpoint: every work request has completed
+  connect_failed,   ///< `status` says why; its receives were flushed, the endpoint is gone and no
+                    ///< `closed` follows. At the accepting end: the peer gave up before `connected`
+  failed,           ///< the endpoint went to ERR by itself (never by set_error), once; flushes
+                    ///< follow by poll; close it
+  closed,           ///< the last trace of a closed endpoint: poll has returned every completion
   device,           ///< `status` describes a change of the device (port down, removed)
 };
 
@@ -84,6 +86,10 @@ struct Event {
 ///  8. A message for which no receive is posted waits, and so does everything behind it on that
 ///     endpoint; nothing is lost.
 ///  9. `arm` returning true means that anything which happens later makes event_fd readable.
+/// 10. No completion with success and no `failed` of an endpoint before poll_event has returned its
+///     `connected`: what arrives earlier waits.
+/// 11. A message longer than the receive that it meets is never cut: the receive completes with
+///     local_error, the send with remote_operation, and both ends go to ERR.
 class Fabric : public Registrar {
  public:
   /// "tcp", "sim", "verbs".
@@ -106,10 +112,13 @@ class Fabric : public Registrar {
   virtual Result<EndpointId> connect(std::string_view address, const EndpointOptions& options,
                                      std::span<const std::byte> hello, TimePoint deadline) = 0;
   /// Answers a connect_request; `hello` reaches the other side's `connected`. Receives posted
-  /// between connect_request and accept are in place before the first message.
+  /// between connect_request and accept are in place before the first message. An error (unknown
+  /// endpoint: the peer gave up; hello too large) changes nothing: the caller closes or rejects.
+  /// Ends with `connected`, or with connect_failed if the peer went away meanwhile.
   virtual Status accept(EndpointId endpoint, const EndpointOptions& options,
                         std::span<const std::byte> hello) = 0;
-  /// Refuses it; `hello` reaches the other side's connect_failed.
+  /// Refuses it; `hello` (cut to kHelloBytesMax) reaches the other side's connect_failed. The
+  /// endpoint is gone: receives posted to it are flushed, no event follows.
   virtual void reject(EndpointId endpoint, std::span<const std::byte> hello) = 0;
 
   /// Takes the endpoint to ERR: nothing new is executed, posted work is flushed, the peer's end
@@ -142,9 +151,12 @@ class Fabric : public Registrar {
   // --- work --------------------------------------------------------------------------------
 
   /// Posts a chain in order. Returns how many were accepted: all, or those before the first that
-  /// failed (queue full, endpoint in ERR, more segments than the device can), whose reason is in
-  /// `why`. A request that was not accepted does not complete. An endpoint that is still
-  /// connecting accepts receives only.
+  /// failed, whose reason is in `why`: resource_exhausted = queue full; failed_precondition =
+  /// endpoint in ERR, closed, or still connecting (which accepts receives only); too_large = more
+  /// segments or bytes than the device can; invalid_argument = no bytes: sends, READs, receives,
+  /// binds and each of their segments have at least one, since devices take a zero length for
+  /// 2^31 or drop the packet. A request that was not accepted does not complete. A local segment
+  /// outside its registration is accepted and completes with local_error; the endpoint goes to ERR.
   virtual std::size_t post(EndpointId endpoint, std::span<const WorkRequest> chain, Status& why) = 0;
 
   /// Moves the world on and returns completions, at most out.size().
