@@ -69,7 +69,13 @@ foreach(folder IN LISTS folders)
     TEST_PREFIX ${folder}.
     DISCOVERY_MODE PRE_TEST
     DISCOVERY_TIMEOUT 60
-    PROPERTIES LABELS ${folder} ENVIRONMENT "${environment}")
+    TEST_LIST ${name}_cases
+    PROPERTIES LABELS ${folder})
+  # A property that is a list does not survive the discovery: set when ctest has the names.
+  set(include_file ${CMAKE_CURRENT_BINARY_DIR}/${name}_environment.cmake)
+  file(CONFIGURE OUTPUT ${include_file} @ONLY CONTENT
+    "set_tests_properties(\${@name@_cases} PROPERTIES ENVIRONMENT \"@environment@\")\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${include_file})
 endforeach()
 
 # These start programs of the build.
