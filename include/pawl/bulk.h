@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "pawl/buffer.h"
+#include "pawl/pool.h"
+#include "pawl/region.h"
+#include "pawl/result.h"
+
+namespace pawl {
+
+/// A part of a sequence of bytes.
+struct ByteRange {
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = UINT64_MAX;  ///< UINT64_MAX: to the end
+};
+
+inline constexpr std::size_t kSegmentsMax = 1024;  ///< of one transfer
+
+/// What an upload call lends to its callee: a list of Blocks, in order. Empty Blocks are dropped.
+/// The leases begin when the call is sent and end with the call; the Blocks stay the caller's.
+class Lend {
+ public:
+  Lend() = default;
+  explicit Lend(std::vector<Block> segments) : segments_(std::move(segments)) {}
+  [[nodiscard]] const std::vector<Block>& segments() const { return segments_; }
+
+ private:
+  std::vector<Block> segments_;
+};
+
+inline Lend lend(Block block) {
+  std::vector<Block> one;
+  one.push_back(std::move(block));
+  return Lend(std::move(one));
+}
+inline Lend lend(std::initializer_list<Block> blocks) { return Lend(std::vector<Block>(blocks)); }
+inline Lend lend(std::vector<Block> blocks) { return Lend(std::move(blocks)); }
+
+/// Where a download lands. A retry of a call lands in other bytes than the attempt before it.
+class Into {
+ public:
+  struct Nowhere {};
+  struct FromPool {
+    Pool* pool;
+  };
+  class InRegion {
+   public:
+    InRegion(Region region, std::vector<ByteRange> ranges)
+        : region(std::move(region)), ranges(std::move(ranges)) {}
+    Region region;
+    std::vector<ByteRange> ranges;
+  };
+  using Target = std::variant<Nowhere, FromPool, std::vector<Buffer>, InRegion>;
+
+  Into() = default;
+  explicit Into(Target target) : target_(std::move(target)) {}
+
+  /// Pulls only this part of each segment.
+  Into& range(ByteRange range) & {
+    range_ = range;
+    return *this;
+  }
+  Into&& range(ByteRange range) && {
+    range_ = range;
+    return std::move(*this);
+  }
+
+  [[nodiscard]] const ByteRange& range() const { return range_; }
+  [[nodiscard]] const Target& target() const { return target_; }
+  [[nodiscard]] Target& target() { return target_; }
+
+ private:
+  Target target_;
+  ByteRange range_;
+};
+
+/// Into buffers of a pool, one per segment, taken when the answer says how large they are. The
+/// pool belongs to the node of the call and outlives it.
+inline Into into(Pool& pool) { return Into(Into::FromPool{&pool}); }
+/// Into buffers of the caller's, one per segment. After a failure each comes back empty, when its
+/// READs are done: see `Outcome::take_buffers`.
+inline Into into(Buffer buffer) {
+  std::vector<Buffer> one;
+  one.push_back(std::move(buffer));
+  return Into(std::move(one));
+}
+inline Into into(std::vector<Buffer> buffers) { return Into(std::move(buffers)); }
+/// Into ranges of a region, one per segment. Their content is undefined until the call is ok.
+inline Into into(Region region, std::vector<ByteRange> ranges) {
+  return Into(Into::InRegion(std::move(region), std::move(ranges)));
+}
+
+/// Opaque bytes (at most kTicketBytesMax) that name lent memory: where its node listens,
+/// incarnation, lease, generation, length. No key and no address: they may travel in somebody
+/// else's message, through routers and logs. `Node::pull` fetches what they name.
+class Ticket {
+ public:
+  Ticket() = default;
+  explicit Ticket(std::string bytes) : bytes_(std::move(bytes)) {}
+  [[nodiscard]] std::string_view bytes() const { return bytes_; }
+
+ private:
+  std::string bytes_;
+};
+
+inline constexpr std::size_t kTicketBytesMax = 256;
+
+}  // namespace pawl

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "pawl/bulk.h"
+#include "pawl/call.h"
+#include "pawl/operation.h"
+#include "pawl/payload.h"
+#include "pawl/service.h"
+
+namespace pawl {
+
+namespace detail {
+class ChannelCore;  // src/rpc/channel_core.h
+}
+
+struct ChannelOptions {
+  /// Of calls that give none.
+  Duration default_deadline = std::chrono::seconds(30);
+  /// The guard for what this end lends; nothing goes below `guard_floor`. `automatic` chooses the
+  /// strongest that both ends can do.
+  bool guard_automatic = true;
+  Guard guard = Guard::verify;
+  /// After a timeout or cancel, lent memory stays in quarantine until the peer acknowledged the
+  /// cancel: no byte of a next use reaches the peer's memory, not even to be discarded there.
+  bool hold_until_ack = false;
+  /// Reconnect attempts are spaced by a jittered delay that doubles up to this.
+  Duration reconnect_backoff_first = std::chrono::milliseconds(10);
+  Duration reconnect_backoff_max = std::chrono::seconds(1);
+  Duration connect_timeout = std::chrono::seconds(3);
+  /// A peer of which nothing was heard for this long (pings included) is given up.
+  Duration liveness = std::chrono::seconds(10);
+  /// Calls waiting for a connection or credits, per poller; more are refused (resource_exhausted).
+  std::uint32_t queued_calls_max = 16384;
+};
+
+/// The way to a peer: connects when the first call needs it, reconnects by itself, and keeps one
+/// connection per poller that uses it. A handle: copies share the connections; any thread. The
+/// connections end when the last copy and the last call are gone.
+class Channel {
+ public:
+  Channel() = default;
+  explicit Channel(std::shared_ptr<detail::ChannelCore> core) : core_(std::move(core)) {}
+
+  /// Untyped call. The request is taken over; `lend` or `into` as the method's direction says
+  /// (else invalid_argument). Lazy: starts when awaited, started or blocked on; dropping it
+  /// cancels: the peer's data mover is told, lent bytes are taken back at once.
+  Operation<Outcome<Payload>> call(const Method& method, Payload request,
+                                   const CallOptions& options = {}) const;
+  Operation<Outcome<Payload>> call(const Method& method, Payload request, Lend lend,
+                                   const CallOptions& options = {}) const;
+  Operation<Outcome<Pulled<Payload>>> call(const Method& method, Payload request, Into into,
+                                           const CallOptions& options = {}) const;
+
+  /// Sends the request of a one-way method; completes when it was handed to the fabric.
+  Operation<Status> send(const Method& method, Payload request,
+                         const CallOptions& options = {}) const;
+
+  /// Connects now instead of at the first call; completes when connected, or with the reason.
+  Operation<Status> connect(Duration deadline = std::chrono::seconds(3)) const;
+
+  [[nodiscard]] std::string_view target() const;
+  explicit operator bool() const { return static_cast<bool>(core_); }
+
+ private:
+  std::shared_ptr<detail::ChannelCore> core_;
+};
+
+}  // namespace pawl

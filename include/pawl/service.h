@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "pawl/call.h"
+#include "pawl/operation.h"
+#include "pawl/payload.h"
+#include "pawl/result.h"
+
+namespace pawl {
+
+/// Whether a method moves bulk data, and which way.
+enum class BulkDirection : std::uint8_t { none, upload, download };
+
+/// The name of a method as it travels: the first 64 bits (FNV-1a) of "package.Service/Method".
+/// Registration refuses collisions.
+constexpr std::uint64_t method_hash(std::string_view full_name) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  for (const char c : full_name) {
+    hash ^= static_cast<unsigned char>(c);
+    hash *= 0x100000001b3ULL;
+  }
+  return hash;
+}
+
+/// What both ends know of a method at compile time. `name` is a literal: "demo.Blocks/Get".
+struct Method {
+  const char* name = "";
+  std::uint64_t hash = 0;
+  BulkDirection bulk = BulkDirection::none;
+  bool idempotent = false;
+  bool one_way = false;
+};
+
+constexpr Method make_method(const char* name, BulkDirection bulk = BulkDirection::none,
+                             bool idempotent = false, bool one_way = false) {
+  return Method{name, method_hash(name), bulk, idempotent, one_way};
+}
+
+/// A set of methods with their handlers; generated services derive from it, and so may code
+/// without protobuf. One object serves any number of nodes and threads; its handlers run on the
+/// poller of the connection. It must outlive every Server that it was given to.
+class Service {
+ public:
+  virtual ~Service() = default;
+
+  [[nodiscard]] virtual std::span<const Method> methods() const = 0;
+
+  /// Handles method `index` of methods(). The operation is begun at once on the connection's
+  /// poller; when the caller is gone Call::cancelled tells, and the handler ends by itself.
+  /// `request` is valid until the operation completed. `in` is empty unless the method uploads,
+  /// `out` is used only if it downloads.
+  virtual Operation<Result<Payload>> handle(std::size_t index, Call& call,
+                                            std::span<const std::byte> request, Upload& in,
+                                            Download& out) = 0;
+};
+
+}  // namespace pawl
