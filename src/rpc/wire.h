@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "pawl/call.h"
+#include "pawl/guard.h"
+#include "pawl/status.h"
+
+/// The messages and frames of Wire v1 as structs (docs/wire.md is the contract). Decoding checks
+/// every length and enumerator; what it returns holds views into the message.
+namespace pawl::rpc {
+
+inline constexpr std::uint32_t kWireMagic = 0x4c574150;  // "PAWL"
+inline constexpr std::uint8_t kWireMajor = 1;
+inline constexpr std::uint8_t kWireMinor = 0;
+
+/// A message is what one receive of the peer holds: a header and one or more frames.
+/// Little-endian, 32 bytes: u8 class, u8 flags (0), u16 frames, u32 bytes after the header,
+/// u32 call messages received (cumulative: the credit that comes back), u32 session messages
+/// received, u64 hint of the flow control, u64 reserved (0).
+struct MessageHeader {
+  static constexpr std::size_t kBytes = 32;
+  enum class Class : std::uint8_t { call = 1, session = 2 };
+
+  Class message_class = Class::call;
+  std::uint16_t frames = 0;
+  std::uint32_t bytes = 0;
+  std::uint32_t call_messages_returned = 0;
+  std::uint32_t session_messages_returned = 0;
+  std::uint64_t hint = 0;
+};
+
+enum class FrameType : std::uint8_t {
+  // Of a call: class call, under the call credits.
+  request = 1,
+  response = 2,
+  fragment = 3,  ///< the next bytes of a request's or response's payload
+  // Of the session: any class, handled before any handler.
+  hello = 16,          ///< first frame of each endpoint
+  confirm = 17,
+  confirm_answer = 18,
+  release = 19,
+  cancel = 20,
+  cancel_ack = 21,
+  credit = 22,  ///< nothing but the message header's counters
+  goaway = 23,
+  ping = 24,
+  pong = 25,
+  data_lost = 26,
+  data_lost_answer = 27,
+  relend = 28,
+  relend_answer = 29,
+};
+
+/// 16 bytes: u8 type, u8 flags, u16 attempt, u32 bytes of the body, u64 call id.
+struct FrameHeader {
+  static constexpr std::size_t kBytes = 16;
+
+  FrameType type = FrameType::request;
+  std::uint8_t flags = 0;
+  std::uint16_t attempt = 0;
+  std::uint32_t bytes = 0;
+  std::uint64_t call = 0;
+};
+
+/// Flags of a frame. A receiver refuses a critical flag (high bit half) that it does not know.
+inline constexpr std::uint8_t kFrameReverse = 0x01;   ///< call ids of the accepting side's calls
+inline constexpr std::uint8_t kFrameMore = 0x02;      ///< payload continues in fragment frames
+inline constexpr std::uint8_t kFrameChecksum = 0x04;  ///< payload_crc is set
+inline constexpr std::uint8_t kFrameCriticalMask = 0xf0;
+
+enum class KeyKind : std::uint8_t { none = 0, region = 1, window = 2 };
+
+/// One lent segment. 32 bytes: u8 kind, u8 status code, u16 flags (1: inline), u32 reserved,
+/// u64 length, u64 key, u64 address. An inline segment's bytes stand at the end of the payload,
+/// in order; a segment with an error code has length 0.
+struct SegmentDescriptor {
+  static constexpr std::size_t kBytes = 32;
+
+  KeyKind kind = KeyKind::none;
+  Code code = Code::ok;
+  bool inline_bytes = false;
+  std::uint64_t length = 0;
+  std::uint64_t key = 0;
+  std::uint64_t address = 0;
+};
+
+/// The name of a lease on the wire; the epoch is the connection's.
+struct LeaseName {
+  std::uint64_t id = 0;
+  std::uint64_t generation = 0;
+  friend bool operator==(const LeaseName&, const LeaseName&) = default;
+};
+
+/// What a descriptor says besides its segments. 40 bytes: u64 id, u64 generation, u8 guard,
+/// u8 data endpoint, u16 segments, u32 reserved, u64 word key, u64 word address.
+struct LeaseDescriptor {
+  static constexpr std::size_t kBytes = 40;
+
+  LeaseName lease;
+  Guard guard = Guard::verify;
+  std::uint8_t endpoint = 0;
+  std::uint16_t segments = 0;
+  std::uint64_t word_key = 0;
+  std::uint64_t word_address = 0;
+};
+
+/// Body of a request. Fixed part 32 bytes: u64 method, u64 remaining deadline in µs (0xff… = none),
+/// u32 tenant, u8 priority, u8 options (1 trace, 2 metadata, 4 bulk offered (an upload's
+/// descriptor follows), 8 one way), u16 metadata bytes, u32 payload bytes in all, u32 CRC32C of
+/// the payload. Then: trace (25 bytes: id 16, span 8, flags 1), metadata ({u16 key length,
+/// u32 value length, key, value}…), lease descriptor and its segments, the first payload bytes.
+struct Request {
+  static constexpr std::size_t kFixedBytes = 32;
+
+  std::uint64_t method = 0;
+  std::uint64_t remaining_us = 0;
+  std::uint32_t tenant = 0;
+  Priority priority = Priority::interactive;
+  bool one_way = false;
+  std::optional<TraceContext> trace;
+  std::span<const std::byte> metadata;  ///< encoded
+  std::optional<LeaseDescriptor> lease;
+  std::span<const std::byte> segments;  ///< encoded SegmentDescriptors
+  std::uint32_t payload_bytes = 0;
+  std::uint32_t payload_crc = 0;
+  std::span<const std::byte> payload;  ///< the part in this frame
+};
+
+/// Body of a response. Fixed part 32 bytes: u8 code, u8 ran, u8 options (1 bulk), u8 reserved,
+/// i32 native, u16 message bytes, u16 reserved, u32 detail bytes, u32 payload bytes in all,
+/// u32 CRC32C, u64 reserved. Then message, detail, lease descriptor and segments, payload.
+struct Response {
+  static constexpr std::size_t kFixedBytes = 32;
+
+  Code code = Code::ok;
+  Ran ran = Ran::yes;
+  std::int32_t native = 0;
+  std::string_view message;
+  std::span<const std::byte> detail;
+  std::optional<LeaseDescriptor> lease;
+  std::span<const std::byte> segments;
+  std::uint32_t payload_bytes = 0;
+  std::uint32_t payload_crc = 0;
+  std::span<const std::byte> payload;
+};
+inline constexpr std::size_t kMessageTextBytesMax = 1024;
+inline constexpr std::size_t kDetailBytesMax = 4096;
+
+/// u64 offset in the payload, then bytes. The header's call and attempt say whose.
+struct Fragment {
+  static constexpr std::size_t kFixedBytes = 8;
+  std::uint64_t offset = 0;
+  std::span<const std::byte> payload;
+};
+
+/// First frame of each endpoint: u64 epoch, u64 incarnation of the sender, u64 CRC32C of the hello
+/// that was offered to the other side and of the one received, then the authentication proof.
+struct Hello {
+  static constexpr std::size_t kFixedBytes = 24;
+  std::uint64_t epoch = 0;
+  std::uint64_t incarnation = 0;
+  std::uint64_t transcript = 0;
+  std::span<const std::byte> proof;
+};
+
+/// 32 bytes: u64 lease id, u64 generation, u64 epoch, u8 release (1 = and the lease is done with),
+/// 7 reserved. The frame's call and attempt are for diagnosis. Idempotent: one that names an ended
+/// lease is answered `stale` and changes nothing.
+struct Confirm {
+  static constexpr std::size_t kBytes = 32;
+  LeaseName lease;
+  std::uint64_t epoch = 0;
+  bool release = false;
+};
+
+/// u64 lease id, u64 generation, u8 valid, u8 reserved, u16 bitmap bytes, u32 reserved; then the
+/// bitmap of segments that are still good (bit i of byte i/8), empty = all.
+struct ConfirmAnswer {
+  static constexpr std::size_t kFixedBytes = 24;
+  LeaseName lease;
+  bool valid = false;
+  std::span<const std::byte> bitmap;
+};
+
+/// 24 bytes: u64 lease id, u64 generation, u64 epoch.
+struct Release {
+  static constexpr std::size_t kBytes = 24;
+  LeaseName lease;
+  std::uint64_t epoch = 0;
+};
+
+/// 8 bytes. cancel: u8 reason code, 7 reserved. cancel_ack: u8 ran, 7 reserved; sent once nothing
+/// more will be read for the call.
+struct Cancel {
+  static constexpr std::size_t kBytes = 8;
+  Code reason = Code::cancelled;
+};
+struct CancelAck {
+  static constexpr std::size_t kBytes = 8;
+  Ran ran = Ran::unknown;
+};
+
+/// 8 bytes: u64 nonce, echoed.
+struct Ping {
+  static constexpr std::size_t kBytes = 8;
+  std::uint64_t nonce = 0;
+};
+
+// Encoding appends to a fixed buffer; the caller made sure with `*_bytes` that it fits.
+// Decoding returns false and sets `why` (a literal) when the body is not well formed.
+
+std::size_t encode(const MessageHeader& header, std::span<std::byte> out);
+bool decode(std::span<const std::byte> in, MessageHeader& out, const char*& why);
+std::size_t encode(const FrameHeader& header, std::span<std::byte> out);
+bool decode(std::span<const std::byte> in, FrameHeader& out, const char*& why);
+
+std::size_t encoded_bytes(const Request& body);
+std::size_t encode(const Request& body, std::span<std::byte> out);
+bool decode(std::span<const std::byte> in, Request& out, const char*& why);
+std::size_t encoded_bytes(const Response& body);
+std::size_t encode(const Response& body, std::span<std::byte> out);
+bool decode(std::span<const std::byte> in, Response& out, const char*& why);
+std::size_t encode(const Fragment& body, std::span<std::byte> out);
+bool decode(std::span<const std::byte> in, Fragment& out, const char*& why);
+std::size_t encode(const Hello& body, std::span<std::byte> out);
+bool decode(std::span<const std::byte> in, Hello& out, const char*& why);
+std::size_t encode(const Confirm& body, std::span<std::byte> out);
+bool decode(std::span<const std::byte> in, Confirm& out, const char*& why);
+std::size_t encode(const ConfirmAnswer& body, std::span<std::byte> out);
+bool decode(std::span<const std::byte> in, ConfirmAnswer& out, const char*& why);
+std::size_t encode(const Release& body, std::span<std::byte> out);
+bool decode(std::span<const std::byte> in, Release& out, const char*& why);
+std::size_t encode(const Cancel& body, std::span<std::byte> out);
+bool decode(std::span<const std::byte> in, Cancel& out, const char*& why);
+std::size_t encode(const CancelAck& body, std::span<std::byte> out);
+bool decode(std::span<const std::byte> in, CancelAck& out, const char*& why);
+std::size_t encode(const Ping& body, std::span<std::byte> out);
+bool decode(std::span<const std::byte> in, Ping& out, const char*& why);
+
+/// Segment i of an encoded list (the list's length was checked by decode).
+std::size_t encode(const SegmentDescriptor& segment, std::span<std::byte> out);
+bool decode_segment(std::span<const std::byte> list, std::size_t i, SegmentDescriptor& out,
+                    const char*& why);
+
+/// Metadata as it travels. encode: too_large above kMetadataBytesMax. find: empty if absent.
+std::size_t metadata_encoded_bytes(std::span<const Metadata> list);
+std::size_t encode_metadata(std::span<const Metadata> list, std::span<std::byte> out);
+std::string_view find_metadata(std::span<const std::byte> encoded, std::string_view key);
+
+}  // namespace pawl::rpc
