@@ -16,9 +16,9 @@ enum class Guard : std::uint8_t {
   window = 3,         ///< type-2 memory window, revoked on timeout; exact devices
   window_verify = 4,  ///< both
   // Baselines for demo, bench and tests, refused unless NodeOptions::allow_baselines is set.
-  none = 64,        ///< reuse at the timeout without protection: accepts wrong bytes
-  disconnect = 65,  ///< the connection is broken before the caller sees the timeout
-  deregister = 66,  ///< one registration per buffer
+  none = 32,        ///< reuse at the timeout without protection: accepts wrong bytes
+  disconnect = 33,  ///< the connection is broken before the caller sees the timeout
+  deregister = 34,  ///< one registration per buffer
 };
 
 /// "verify", "none", …; "unknown" for a number that is not in the list.

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bulk/descriptor.h"
 #include "pawl/call.h"
 #include "pawl/guard.h"
 #include "pawl/status.h"
@@ -71,46 +72,15 @@ struct FrameHeader {
 };
 
 /// Flags of a frame. A receiver refuses a critical flag (high bit half) that it does not know.
-inline constexpr std::uint8_t kFrameReverse = 0x01;   ///< call ids of the accepting side's calls
+inline constexpr std::uint8_t kFrameResponse = 0x01;  ///< fragment: of a response (else request)
 inline constexpr std::uint8_t kFrameMore = 0x02;      ///< payload continues in fragment frames
 inline constexpr std::uint8_t kFrameChecksum = 0x04;  ///< payload_crc is set
 inline constexpr std::uint8_t kFrameCriticalMask = 0xf0;
 
-enum class KeyKind : std::uint8_t { none = 0, region = 1, window = 2 };
-
-/// One lent segment. 32 bytes: u8 kind, u8 status code, u16 flags (1: inline), u32 reserved,
-/// u64 length, u64 key, u64 address. An inline segment's bytes stand at the end of the payload,
-/// in order; a segment with an error code has length 0.
-struct SegmentDescriptor {
-  static constexpr std::size_t kBytes = 32;
-
-  KeyKind kind = KeyKind::none;
-  Code code = Code::ok;
-  bool inline_bytes = false;
-  std::uint64_t length = 0;
-  std::uint64_t key = 0;
-  std::uint64_t address = 0;
-};
-
-/// The name of a lease on the wire; the epoch is the connection's.
-struct LeaseName {
-  std::uint64_t id = 0;
-  std::uint64_t generation = 0;
-  friend bool operator==(const LeaseName&, const LeaseName&) = default;
-};
-
-/// What a descriptor says besides its segments. 40 bytes: u64 id, u64 generation, u8 guard,
-/// u8 data endpoint, u16 segments, u32 reserved, u64 word key, u64 word address.
-struct LeaseDescriptor {
-  static constexpr std::size_t kBytes = 40;
-
-  LeaseName lease;
-  Guard guard = Guard::verify;
-  std::uint8_t endpoint = 0;
-  std::uint16_t segments = 0;
-  std::uint64_t word_key = 0;
-  std::uint64_t word_address = 0;
-};
+using bulk::KeyKind;
+using bulk::LeaseDescriptor;
+using bulk::LeaseName;
+using bulk::SegmentDescriptor;
 
 /// Body of a request. Fixed part 32 bytes: u64 method, u64 remaining deadline in µs (0xff… = none),
 /// u32 tenant, u8 priority, u8 options (1 trace, 2 metadata, 4 bulk offered (an upload's
