@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
+set_property(GLOBAL PROPERTY PAWL_DEPFILE_SCRIPT ${CMAKE_CURRENT_LIST_DIR}/pawl_depfile.cmake)
+
 # pawl_generate(TARGET t PROTOS a.proto ... [BASE dir] [IMPORTS dir...] [MESSAGES_ONLY])
 #
 # Adds the messages (a.pb.h, a.pb.cc) and the services (a.pawl.h) of each .proto to target t, and
@@ -26,6 +28,7 @@ function(pawl_generate)
     cmake_path(ABSOLUTE_PATH dir NORMALIZE)
     list(APPEND imports -I${dir})
   endforeach()
+  get_property(pawl_depfile_script GLOBAL PROPERTY PAWL_DEPFILE_SCRIPT)
   get_property(options_dir GLOBAL PROPERTY PAWL_PROTO_DIR)
   if(options_dir AND NOT options_dir STREQUAL arg_BASE)
     list(APPEND imports -I${options_dir})
@@ -46,7 +49,7 @@ function(pawl_generate)
     endif()
     cmake_path(RELATIVE_PATH proto BASE_DIRECTORY ${arg_BASE} OUTPUT_VARIABLE name)
     string(REGEX REPLACE "\\.proto$" "" stem ${name})
-    set(outputs ${out_dir}/${stem}.pb.h ${out_dir}/${stem}.pb.cc)
+    set(outputs ${out_dir}/${stem}.pb.cc ${out_dir}/${stem}.pb.h)
     if(plugin)
       list(APPEND outputs ${out_dir}/${stem}.pawl.h)
     endif()
@@ -55,6 +58,8 @@ function(pawl_generate)
       OUTPUT ${outputs}
       COMMAND protobuf::protoc ${imports} --cpp_out=${out_dir} ${plugin}
               --dependency_out=${out_dir}/${stem}.d ${proto}
+      COMMAND ${CMAKE_COMMAND} -D FILE=${out_dir}/${stem}.d -D OUTPUT=${out_dir}/${stem}.pb.cc
+              -P ${pawl_depfile_script}
       COMMAND ${CMAKE_COMMAND} -E touch ${outputs}
       DEPENDS ${proto} ${plugin_dependency}
       DEPFILE ${out_dir}/${stem}.d
