@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -37,13 +37,20 @@ class Lend {
   std::vector<Block> segments_;
 };
 
-inline Lend lend(Block block) {
-  std::vector<Block> one;
-  one.push_back(std::move(block));
-  return Lend(std::move(one));
+/// lend(a), lend(a, b.slice(0, 4096)). Not lend({a, b}): g++ 12 has no array in a co_await
+/// expression.
+template <std::convertible_to<Block>... B>
+requires(sizeof...(B) > 0) Lend lend(B&&... blocks) {
+  std::vector<Block> segments;
+  segments.reserve(sizeof...(B));
+  (segments.emplace_back(std::forward<B>(blocks)), ...);
+  return Lend(std::move(segments));
 }
-inline Lend lend(std::initializer_list<Block> blocks) { return Lend(std::vector<Block>(blocks)); }
-inline Lend lend(std::vector<Block> blocks) { return Lend(std::move(blocks)); }
+/// Any number, named first: lend(std::move(blocks)).
+template <std::same_as<std::vector<Block>> Blocks>
+Lend lend(Blocks blocks) {
+  return Lend(std::move(blocks));
+}
 
 /// Where a download lands. A retry of a call lands in other bytes than the attempt before it.
 class Into {
@@ -87,7 +94,7 @@ class Into {
 /// pool belongs to the node of the call and outlives it.
 inline Into into(Pool& pool) { return Into(Into::FromPool{&pool}); }
 /// Into buffers of the caller's, one per segment. After a failure each comes back empty, when its
-/// READs are done: see `Outcome::take_buffers`.
+/// READs are done: see `Outcome::buffers_back`.
 inline Into into(Buffer buffer) {
   std::vector<Buffer> one;
   one.push_back(std::move(buffer));
@@ -95,7 +102,13 @@ inline Into into(Buffer buffer) {
 }
 inline Into into(std::vector<Buffer> buffers) { return Into(std::move(buffers)); }
 /// Into ranges of a region, one per segment. Their content is undefined until the call is ok.
-inline Into into(Region region, std::vector<ByteRange> ranges) {
+inline Into into(Region region, ByteRange range) {
+  std::vector<ByteRange> one;
+  one.push_back(range);
+  return Into(Into::InRegion(std::move(region), std::move(one)));
+}
+template <std::same_as<std::vector<ByteRange>> Ranges>
+Into into(Region region, Ranges ranges) {
   return Into(Into::InRegion(std::move(region), std::move(ranges)));
 }
 

@@ -53,7 +53,7 @@ struct CallOptions {
 
 /// Where the buffer of one landing segment is after a call.
 enum class Whereabouts : std::uint8_t {
-  in_hand,      ///< in `parts` or in `take_buffers`
+  in_hand,      ///< in `parts`, or `buffers_back` completes at once
   returning,    ///< READs into it are still completing; await `Outcome::buffers_back`
   quarantined,  ///< the same, and its endpoint is being torn down
 };
@@ -61,14 +61,14 @@ enum class Whereabouts : std::uint8_t {
 /// What happened on the way, for logs and tuning. Durations are zero where a step did not happen.
 struct CallInfo {
   Guard guard = Guard::verify;
-  bool bulk = false;             ///< bytes moved by READ
+  bool bulk = false;  ///< bytes moved by READ
   std::uint16_t attempts = 1;
   Duration total{0};
-  Duration queue{0};             ///< until the request was posted
-  Duration wire{0};              ///< from there to the answer
-  Duration read{0};              ///< from the first READ posted to the last completed
+  Duration queue{0};  ///< until the request was posted
+  Duration wire{0};   ///< from there to the answer
+  Duration read{0};   ///< from the first READ posted to the last completed
   Duration confirm{0};
-  const char* fabric = "";       ///< "tcp", "sim", …
+  const char* fabric = "";         ///< "tcp", "sim", …
   const char* fabric_reason = "";  ///< why this one: "no RDMA device"
 };
 
@@ -227,7 +227,8 @@ class Upload {
   /// One segment, or a part of it.
   Operation<Result<Buffer>> pull_segment(std::size_t i, Pool& pool, ByteRange range = {});
   /// Into a region of the user's: the joined bytes of `range` at `offset`.
-  Operation<Result<Block>> pull_into(const Region& region, std::size_t offset, ByteRange range = {});
+  Operation<Result<Block>> pull_into(const Region& region, std::size_t offset,
+                                     ByteRange range = {});
 
   /// READ without the check, for pipelines; `confirm` makes one check for all that was pulled so
   /// far and gives the buffers in the order of their pulls.

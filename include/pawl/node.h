@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -56,10 +58,10 @@ struct NodeOptions {
   /// What this node lends with as a server; channels have their own.
   bool guard_automatic = true;
   Guard guard = Guard::verify;
-  const Clock* clock = nullptr;                  ///< nullptr: steady clock
-  LogSink* log = nullptr;                        ///< nullptr: stderr
-  detail::FabricSource* fabric_source = nullptr; ///< nullptr: by `fabric`
-  std::uint64_t seed = 0;                        ///< 0: from the system; else for simulation
+  const Clock* clock = nullptr;                   ///< nullptr: steady clock
+  LogSink* log = nullptr;                         ///< nullptr: stderr
+  detail::FabricSource* fabric_source = nullptr;  ///< nullptr: by `fabric`
+  std::uint64_t seed = 0;                         ///< 0: from the system; else for simulation
 };
 
 /// Services that listen at an address. Move-only; dropping it stops listening and drains: new
@@ -100,7 +102,7 @@ class Node {
   [[nodiscard]] Status status() const;
 
   /// Serves at `address` ("host:port", "[::1]:port", "unix:/path"; port 0 = any). The default
-  /// host is loopback. The services must outlive the Server.
+  /// host is loopback. The services must outlive the node, or the end of Server::drain.
   template <class... S>
   Result<Server> serve(std::string_view address, S&... services) {
     Service* list[] = {&services...};
@@ -108,7 +110,16 @@ class Node {
   }
   Result<Server> serve_list(std::string_view address, std::span<Service* const> services);
 
-  [[nodiscard]] Channel channel(std::string_view target, const ChannelOptions& options = {});
+  /// The way to the node that listens at `target`. `callbacks`: services that the peer may call
+  /// back over this channel's connections (Call::caller); they must outlive the node.
+  template <class... S>
+  [[nodiscard]] Channel channel(std::string_view target, const ChannelOptions& options = {},
+                                S&... callbacks) {
+    std::array<Service*, sizeof...(S)> list{&callbacks...};
+    return channel_list(target, options, list);
+  }
+  [[nodiscard]] Channel channel_list(std::string_view target, const ChannelOptions& options,
+                                     std::span<Service* const> callbacks);
 
   [[nodiscard]] Pool& pool();
 

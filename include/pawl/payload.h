@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "pawl/frame_memory.h"
+#include "pawl/detail/frame.h"
 
 namespace pawl {
 

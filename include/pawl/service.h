@@ -38,14 +38,15 @@ struct Method {
   bool one_way = false;
 };
 
-constexpr Method make_method(const char* name, BulkDirection bulk = BulkDirection::none,
-                             bool idempotent = false, bool one_way = false) {
-  return Method{name, method_hash(name), bulk, idempotent, one_way};
+constexpr Method make_method(const char* name, BulkDirection direction = BulkDirection::none,
+                             bool is_idempotent = false, bool is_one_way = false) {
+  return Method{name, method_hash(name), direction, is_idempotent, is_one_way};
 }
 
 /// A set of methods with their handlers; generated services derive from it, and so may code
 /// without protobuf. One object serves any number of nodes and threads; its handlers run on the
-/// poller of the connection. It must outlive every Server that it was given to.
+/// poller of the connection. Dropping a Server does not wait for handlers that run, so a service
+/// outlives the Node, or the end of Server::drain: declare it before the node.
 class Service {
  public:
   virtual ~Service() = default;
