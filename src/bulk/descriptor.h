@@ -14,7 +14,8 @@ enum class KeyKind : std::uint8_t { none = 0, region = 1, window = 2 };
 
 /// One lent segment. 32 bytes: u8 kind, u8 status code, u16 flags (1: inline), u32 reserved,
 /// u64 length, u64 key, u64 address. An inline segment's bytes stand at the end of the payload,
-/// in order; a segment with an error code has length 0.
+/// in order (the payload's length counts them). Kind none, key 0 and address 0 go with: inline; an
+/// error code, then length 0; or an empty segment. A segment with a key has bytes.
 struct SegmentDescriptor {
   static constexpr std::size_t kBytes = 32;
 
@@ -34,7 +35,9 @@ struct LeaseName {
 };
 
 /// What a descriptor says besides its segments. 40 bytes: u64 id, u64 generation, u8 guard,
-/// u8 data endpoint, u16 segments, u32 reserved, u64 word key, u64 word address.
+/// u8 data endpoint, u16 segments, u32 reserved, u64 word key, u64 word address. Generation 0:
+/// nothing is lent, all segments are inline, empty or errors. Else the keys of all segments are of
+/// the guard's kind: window for window and window_verify, region for the others.
 struct LeaseDescriptor {
   static constexpr std::size_t kBytes = 40;
 

@@ -23,9 +23,10 @@ inline constexpr std::uint8_t kWireMajor = 1;
 inline constexpr std::uint8_t kWireMinor = 0;
 
 /// A message is what one receive of the peer holds: a header and one or more frames.
-/// Little-endian, 32 bytes: u8 class, u8 flags (0), u16 frames, u32 bytes after the header,
-/// u32 call messages received (cumulative: the credit that comes back), u32 session messages
-/// received, u64 hint of the flow control, u64 reserved (0).
+/// Little-endian, 32 bytes: u8 class, u8 flags (critical half refused if unknown), u16 frames
+/// (not 0), u32 bytes after the header, u32 call messages received (cumulative, modulo 2^32: the
+/// credit that comes back), u32 session messages received, u64 hint of the flow control,
+/// u64 reserved (0).
 struct MessageHeader {
   static constexpr std::size_t kBytes = 32;
   enum class Class : std::uint8_t { call = 1, session = 2 };
@@ -42,9 +43,9 @@ enum class FrameType : std::uint8_t {
   // Of a call: class call, under the call credits.
   request = 1,
   response = 2,
-  fragment = 3,  ///< the next bytes of a request's or response's payload
+  fragment = 3,  ///< the next bytes of a request's or response's body
   // Of the session: any class, handled before any handler.
-  hello = 16,          ///< first frame of each endpoint
+  hello = 16,  ///< first frame of each endpoint
   confirm = 17,
   confirm_answer = 18,
   release = 19,
@@ -60,7 +61,8 @@ enum class FrameType : std::uint8_t {
   relend_answer = 29,
 };
 
-/// 16 bytes: u8 type, u8 flags, u16 attempt, u32 bytes of the body, u64 call id.
+/// 16 bytes: u8 type, u8 flags, u16 attempt, u32 bytes of the body, u64 call id. The body follows,
+/// and the next header follows it without padding.
 struct FrameHeader {
   static constexpr std::size_t kBytes = 16;
 
@@ -73,7 +75,7 @@ struct FrameHeader {
 
 /// Flags of a frame. A receiver refuses a critical flag (high bit half) that it does not know.
 inline constexpr std::uint8_t kFrameResponse = 0x01;  ///< fragment: of a response (else request)
-inline constexpr std::uint8_t kFrameMore = 0x02;      ///< payload continues in fragment frames
+inline constexpr std::uint8_t kFrameMore = 0x02;      ///< a Fragment that is not the last one
 inline constexpr std::uint8_t kFrameChecksum = 0x04;  ///< payload_crc is set
 inline constexpr std::uint8_t kFrameCriticalMask = 0xf0;
 
@@ -86,7 +88,9 @@ using bulk::SegmentDescriptor;
 /// u32 tenant, u8 priority, u8 options (1 trace, 2 metadata, 4 bulk offered (an upload's
 /// descriptor follows), 8 one way), u16 metadata bytes, u32 payload bytes in all, u32 CRC32C of
 /// the payload. Then: trace (25 bytes: id 16, span 8, flags 1), metadata ({u16 key length,
-/// u32 value length, key, value}…), lease descriptor and its segments, the first payload bytes.
+/// u32 value length, key, value}…), lease descriptor and its segments, payload.
+/// Decoding gives the whole payload; encoding writes `payload`, and the caller appends what is
+/// missing to payload_bytes (so that it need not be in one piece).
 struct Request {
   static constexpr std::size_t kFixedBytes = 32;
 
@@ -101,12 +105,13 @@ struct Request {
   std::span<const std::byte> segments;  ///< encoded SegmentDescriptors
   std::uint32_t payload_bytes = 0;
   std::uint32_t payload_crc = 0;
-  std::span<const std::byte> payload;  ///< the part in this frame
+  std::span<const std::byte> payload;
 };
 
 /// Body of a response. Fixed part 32 bytes: u8 code, u8 ran, u8 options (1 bulk), u8 reserved,
 /// i32 native, u16 message bytes, u16 reserved, u32 detail bytes, u32 payload bytes in all,
 /// u32 CRC32C, u64 reserved. Then message, detail, lease descriptor and segments, payload.
+/// Payload as in Request.
 struct Response {
   static constexpr std::size_t kFixedBytes = 32;
 
@@ -124,15 +129,19 @@ struct Response {
 inline constexpr std::size_t kMessageTextBytesMax = 1024;
 inline constexpr std::size_t kDetailBytesMax = 4096;
 
-/// u64 offset in the payload, then bytes. The header's call and attempt say whose.
+/// A part of a body that does not fit in one receive of the peer: u32 offset in the body, u32 bytes
+/// of the body in all, then bytes. The first part (offset 0) is the body of the request or response
+/// frame itself, flagged kFrameMore; fragment frames with the same call and attempt carry the
+/// others, in order; all but the last have kFrameMore. A body that fits is never in parts.
 struct Fragment {
   static constexpr std::size_t kFixedBytes = 8;
-  std::uint64_t offset = 0;
-  std::span<const std::byte> payload;
+  std::uint32_t offset = 0;
+  std::uint32_t body_bytes = 0;
+  std::span<const std::byte> bytes;
 };
 
-/// First frame of each endpoint: u64 epoch, u64 incarnation of the sender, u64 CRC32C of the hello
-/// that was offered to the other side and of the one received, then the authentication proof.
+/// First frame of each endpoint, from both sides: u64 epoch, u64 incarnation of the sender,
+/// u64 transcript (handshake_transcript: the same number from both), then the authentication proof.
 struct Hello {
   static constexpr std::size_t kFixedBytes = 24;
   std::uint64_t epoch = 0;
@@ -140,6 +149,7 @@ struct Hello {
   std::uint64_t transcript = 0;
   std::span<const std::byte> proof;
 };
+inline constexpr std::size_t kProofBytesMax = 256;
 
 /// 32 bytes: u64 lease id, u64 generation, u64 epoch, u8 release (1 = and the lease is done with),
 /// 7 reserved. The frame's call and attempt are for diagnosis. Idempotent: one that names an ended
@@ -178,19 +188,34 @@ struct CancelAck {
   Ran ran = Ran::unknown;
 };
 
-/// 8 bytes: u64 nonce, echoed.
+/// 8 bytes: u64 µs for which the sender goes on serving accepted calls and their leases
+/// (0xff… = until they are over). New requests are answered with unavailable, ran = no.
+struct Goaway {
+  static constexpr std::size_t kBytes = 8;
+  std::uint64_t grace_us = UINT64_MAX;
+};
+
+/// Ping and pong, 8 bytes: u64 nonce, echoed.
 struct Ping {
   static constexpr std::size_t kBytes = 8;
   std::uint64_t nonce = 0;
 };
 
-// Encoding appends to a fixed buffer; the caller made sure with `*_bytes` that it fits.
-// Decoding returns false and sets `why` (a literal) when the body is not well formed.
+// Encoding writes at the front of `out` and returns the bytes written; the caller made sure that
+// they fit (asserted). Decoding returns false and sets `why` (a literal) when something is not well
+// formed; a body must be consumed to its last byte. An unknown status code becomes
+// Code::internal (in a response with the number as `native`); every other unknown number is
+// refused.
 
 std::size_t encode(const MessageHeader& header, std::span<std::byte> out);
+/// `in` is the whole message: its length must be what the header says.
 bool decode(std::span<const std::byte> in, MessageHeader& out, const char*& why);
 std::size_t encode(const FrameHeader& header, std::span<std::byte> out);
+/// `in` starts at the header and goes to the end of the message: the body must lie in it.
 bool decode(std::span<const std::byte> in, FrameHeader& out, const char*& why);
+/// Takes the next frame off the front of `rest`, which is a message after its header.
+bool next_frame(std::span<const std::byte>& rest, FrameHeader& header,
+                std::span<const std::byte>& body, const char*& why);
 
 std::size_t encoded_bytes(const Request& body);
 std::size_t encode(const Request& body, std::span<std::byte> out);
@@ -212,15 +237,18 @@ std::size_t encode(const Cancel& body, std::span<std::byte> out);
 bool decode(std::span<const std::byte> in, Cancel& out, const char*& why);
 std::size_t encode(const CancelAck& body, std::span<std::byte> out);
 bool decode(std::span<const std::byte> in, CancelAck& out, const char*& why);
+std::size_t encode(const Goaway& body, std::span<std::byte> out);
+bool decode(std::span<const std::byte> in, Goaway& out, const char*& why);
 std::size_t encode(const Ping& body, std::span<std::byte> out);
 bool decode(std::span<const std::byte> in, Ping& out, const char*& why);
 
-/// Segment i of an encoded list (the list's length was checked by decode).
+/// Segment i of an encoded list, which a decode of Request or Response has checked.
 std::size_t encode(const SegmentDescriptor& segment, std::span<std::byte> out);
 bool decode_segment(std::span<const std::byte> list, std::size_t i, SegmentDescriptor& out,
                     const char*& why);
 
-/// Metadata as it travels. encode: too_large above kMetadataBytesMax. find: empty if absent.
+/// Metadata as it travels; the caller refuses more than kMetadataBytesMax encoded bytes
+/// (too_large). find: the first of that key; empty if absent.
 std::size_t metadata_encoded_bytes(std::span<const Metadata> list);
 std::size_t encode_metadata(std::span<const Metadata> list, std::span<std::byte> out);
 std::string_view find_metadata(std::span<const std::byte> encoded, std::string_view key);
