@@ -57,14 +57,16 @@ class Root {
   Root() noexcept = default;
   virtual ~Root() = default;
 
-  /// Runs `handle` as this root's code until it suspends or ends. `this` may be gone afterwards.
-  void enter(std::coroutine_handle<> handle);
+  /// Runs `frame` as this root's code until it suspends or ends. `this` may be gone afterwards.
+  void run(std::coroutine_handle<> frame);
   /// The root's code has ended; what follows on this stack is not part of it any more.
   void leave() noexcept;
   virtual void destroy_frames() noexcept = 0;
 
  private:
   friend class AwaiterCore;
+
+  void enter() noexcept;
 
   bool active_ = false;
   bool doomed_ = false;
