@@ -4,17 +4,17 @@
 # Warnings; -Werror with PAWL_WERROR.
 function(pawl_warnings target)
   target_compile_options(${target} PRIVATE
-    -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wsuggest-override
+    -Wall -Wextra -Wpedantic -Wnon-virtual-dtor -Woverloaded-virtual -Wsuggest-override
     -Wextra-semi -Wold-style-cast -Wcast-qual -Wformat=2 -Wundef -Wvla
     -Wno-missing-field-initializers)  # {.deadline = 50ms} leaves fields out on purpose
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(${target} PRIVATE
-      -Wduplicated-cond -Wlogical-op -Wmismatched-tags
+      -Wshadow=local -Wduplicated-cond -Wlogical-op -Wmismatched-tags
       -Wno-interference-size
       -Wno-restrict)                  # false with std::string and g++ 12 at -O2
   else()
     target_compile_options(${target} PRIVATE
-      -Wno-missing-designated-field-initializers -Wunused-member-function
+      -Wshadow -Wno-missing-designated-field-initializers -Wunused-member-function
       -Wno-gnu-zero-variadic-macro-arguments)
   endif()
   if(PAWL_WERROR)

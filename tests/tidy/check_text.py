@@ -17,7 +17,7 @@ CLOCK_FOLDERS = ("src/", "include/", "tests/unit/", "tests/protocol/", "tests/si
 CLOCKS = [
     (re.compile(r"\bthis_thread::sleep_(for|until)\b"), "sleeps"),
     (re.compile(r"\b(usleep|nanosleep|clock_nanosleep)\b"), "sleeps"),
-    (re.compile(r"(?<![\w.:>])(::)?sleep\s*\("), "sleeps"),
+    (re.compile(r"(?<!\w)::sleep\s*\(|(?<![\w.:>])sleep\s*\(\s*\d"), "sleeps"),
     (re.compile(r"\b(steady_clock|high_resolution_clock)::now\b"), "reads a clock"),
     (re.compile(r"\bsystem_clock\b"), "uses the wall clock"),
     (re.compile(r"\b(clock_gettime|gettimeofday|timespec_get|__rdtsc)\b"), "reads a clock"),
