@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arrows between layers point one way. Reads every #include of the repository.
 
-A public header (include/pawl/x.h) belongs to the layer named for it in PUBLIC_LAYERS, else to that
+A public header (include/pawl/x.h) belongs to the layer named for it in PUBLIC_HEADERS, else to that
 of src/<layer>/x.cc or .h, else to the highest layer that it includes.
 """
 import functools
@@ -35,14 +35,18 @@ ARROWS = {
 # Files of src/rpc that put a node together may name the fabrics.
 WIRING = re.compile(r"^src/rpc/(node|wiring|fabric_choice)[a-z_]*\.cc$")
 
-PUBLIC_LAYERS = {
-    "pawl/version.h": "base",
-    "pawl/status.h": "base",
-    "pawl/result.h": "base",
-    "pawl/time.h": "base",
-    "pawl/testing.h": "testing",
-    "pawl/pawl.h": "testing",             # includes everything
+PUBLIC_HEADERS = {
+    "base": "version status result time log guard detail/check detail/ref",
+    "runtime": "deadline operation poller task task_group timer when workers detail/awaiter "
+               "detail/frame detail/ok detail/operation_core detail/task_promise "
+               "detail/status_value detail/thread_context",
+    "memory": "block buffer memory_kind pool region",
+    "bulk": "bulk",
+    "rpc": "call channel node payload service stats",
+    "testing": "testing pawl",            # pawl.h would be the one that includes everything
 }
+PUBLIC_LAYERS = {f"pawl/{name}.h": layer for layer, names in PUBLIC_HEADERS.items()
+                 for name in names.split()}
 
 # Libraries from outside: the folders that may include them.
 OUTSIDE = [
@@ -110,8 +114,8 @@ def source_layer(path):
     return parts[0] if parts[0] in ("proto", "codegen", "tools") else None
 
 
-@functools.lru_cache(maxsize=None)
-def layer_of(path):
+def named_layer(path):
+    """The layer of a file by its own path, or None."""
     if not path.startswith("include/"):
         return source_layer(path)
     name = path[len("include/"):]
@@ -125,9 +129,43 @@ def layer_of(path):
     if len(beside) == 1:
         layer = beside.pop()
         return "rpc" if layer == "wiring" else layer
-    below = [layer_of(target) for target in (resolve(path, n) for _, _, n in includes(path))
-             if target and target != path]
-    return max((layer for layer in below if layer), key=lambda l: len(ALLOWED[l]), default="base")
+    return None
+
+
+@functools.lru_cache(maxsize=None)
+def layer_of(path):
+    layer = named_layer(path)
+    if layer or not path.startswith("include/"):
+        return layer
+    reached, ahead = {path}, [path]
+    while ahead:
+        here = ahead.pop()
+        for target in (resolve(here, name) for _, _, name in includes(here)):
+            if target and target not in reached:
+                reached.add(target)
+                ahead.append(target)
+    below = [named_layer(other) for other in reached]
+    return max((l for l in below if l in ARROWS), key=lambda l: len(ALLOWED[l]), default="base")
+
+
+def cycles():
+    """One finding for each ring of includes."""
+    findings, state = [], {}
+
+    def visit(path, trail):
+        state[path] = "open"
+        for line, _, name in includes(path):
+            target = resolve(path, name)
+            if state.get(target) == "open":
+                ring = trail[trail.index(target):] + [target]
+                findings.append(f"{path}:{line}: a ring of includes: " + " -> ".join(ring))
+            elif target and target not in state:
+                visit(target, trail + [target])
+        state[path] = "done"
+    for path in FILES:
+        if path not in state:
+            visit(path, [path])
+    return findings
 
 
 def check_public(path, line, bracket, name):
@@ -170,7 +208,7 @@ def check_include(path, line, bracket, name):
 
 
 def main():
-    findings = []
+    findings = cycles()
     for path in FILES:
         parts = path.split("/")
         if parts[0] == "src" and len(parts) > 2:
