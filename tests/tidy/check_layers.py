@@ -40,9 +40,9 @@ PUBLIC_HEADERS = {
     "runtime": "deadline operation poller task task_group timer when workers detail/awaiter "
                "detail/frame detail/ok detail/operation_core detail/task_promise "
                "detail/status_value detail/thread_context",
-    "memory": "block buffer memory_kind pool region",
+    "memory": "block buffer memory_kind pool region stats",
     "bulk": "bulk",
-    "rpc": "call channel node payload service stats",
+    "rpc": "call channel node payload service",
     "testing": "testing pawl",            # pawl.h would be the one that includes everything
 }
 PUBLIC_LAYERS = {f"pawl/{name}.h": layer for layer, names in PUBLIC_HEADERS.items()
