@@ -22,6 +22,11 @@ enum class EndpointKind : std::uint8_t { control = 1, data = 2 };
 /// Which way the bytes of a data endpoint flow; the reader posts READs on it.
 enum class DataRole : std::uint8_t { connecting_side_reads = 0, accepting_side_reads = 1 };
 
+/// What a control endpoint has at least: every session frame fits in a receive, and returning
+/// session credits does not itself use up as many.
+inline constexpr std::uint32_t kReceiveBytesMin = 1024;
+inline constexpr std::uint32_t kSessionMessagesMin = 8;
+
 struct HandshakeLimits {
   std::uint32_t receive_bytes = 0;  ///< size of one receive on control endpoints
   std::uint32_t call_messages = 0;  ///< call-class messages before credit

@@ -76,6 +76,8 @@ std::size_t encoded_bytes(const RelendAnswer& body) {
 std::size_t encode(const RelendAnswer& body, std::span<std::byte> out) {
   PAWL_CHECK((body.code == Code::ok) == body.descriptor.has_value(),
              "a lease is lent again with a descriptor, and only then has one");
+  PAWL_CHECK(!body.descriptor.has_value() || body.descriptor->segments <= kRelendSegmentsMax,
+             "a lease is lent again with more than kRelendSegmentsMax segments");
   Writer writer(out);
   parts::put(writer, body.lease);
   writer.u8(static_cast<std::uint8_t>(body.code));
@@ -98,6 +100,9 @@ bool decode(std::span<const std::byte> in, RelendAnswer& out, const char*& why) 
     out.descriptor.emplace();
     if (!parts::get_descriptor(reader, *out.descriptor, out.segments, inline_bytes, why)) {
       return false;
+    }
+    if (out.descriptor->segments > kRelendSegmentsMax) {
+      return refuse(why, "a lease that is lent again has more than 16 segments");
     }
     if (inline_bytes != 0) return refuse(why, "a lease that is lent again has inline segments");
     if (out.descriptor->lease != out.lease) {

@@ -37,7 +37,8 @@ struct DataLostAnswer {
 };
 
 /// 32 bytes: u64 lease id, u64 generation, u64 epoch, u8 endpoint to lend on, 7 reserved. Asks for
-/// the same lease again after its READ was lost or refused; works only while it is LENT.
+/// the same lease again after its READ was lost or refused; works only while it is LENT. For leases
+/// with window keys; region keys are good on every data endpoint of the connection.
 struct Relend {
   static constexpr std::size_t kBytes = 32;
   LeaseName lease;
@@ -54,6 +55,8 @@ struct RelendAnswer {
   std::optional<LeaseDescriptor> descriptor;
   std::span<const std::byte> segments;
 };
+
+inline constexpr std::size_t kRelendSegmentsMax = 16;  ///< so that it fits in any receive
 
 std::size_t encode(const DataLost& body, std::span<std::byte> out);
 bool decode(std::span<const std::byte> in, DataLost& out, const char*& why);
