@@ -13,6 +13,7 @@
 #include "pawl/guard.h"
 #include "pawl/operation.h"
 #include "pawl/payload.h"
+#include "pawl/priority.h"
 #include "pawl/result.h"
 #include "pawl/time.h"
 
@@ -27,8 +28,6 @@ struct TraceContext {
   std::array<std::uint8_t, 8> span_id{};
   std::uint8_t flags = 0;
 };
-
-enum class Priority : std::uint8_t { interactive = 0, bulk = 1, express = 2 };
 
 /// One key and value of the metadata of a call; together at most kMetadataBytesMax.
 struct Metadata {

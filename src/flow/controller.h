@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "pawl/call.h"
+#include "pawl/priority.h"
 #include "pawl/time.h"
 
 namespace pawl::flow {

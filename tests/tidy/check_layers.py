@@ -36,7 +36,7 @@ ARROWS = {
 WIRING = re.compile(r"^src/rpc/(node|wiring|fabric_choice)[a-z_]*\.cc$")
 
 PUBLIC_HEADERS = {
-    "base": "version status result time log guard detail/check detail/ref",
+    "base": "version status priority result time log guard detail/check detail/ref",
     "runtime": "deadline operation poller task task_group timer when workers detail/awaiter "
                "detail/frame detail/ok detail/operation_core detail/task_promise "
                "detail/status_value detail/thread_context",
