@@ -61,8 +61,7 @@ class Into {
   };
   class InRegion {
    public:
-    InRegion(Region region, std::vector<ByteRange> ranges)
-        : region(std::move(region)), ranges(std::move(ranges)) {}
+    InRegion(Region in, std::vector<ByteRange> at) : region(std::move(in)), ranges(std::move(at)) {}
     Region region;
     std::vector<ByteRange> ranges;
   };

@@ -104,6 +104,14 @@ class [[nodiscard]] Outcome {
     buffers_back_ = std::move(back);
   }
 
+  /// The same call with another result: for codecs and other layers on top.
+  template <class U>
+  [[nodiscard]] Outcome<U> with(Result<U> other) && {
+    Outcome<U> outcome(std::move(other), info_);
+    outcome.set_buffers_back(whereabouts_, std::move(buffers_back_));
+    return outcome;
+  }
+
   /// "ok 143 us (queue 3, wire 60, read 51, confirm 29) verify/tcp: no RDMA device"
   [[nodiscard]] std::string to_string() const;
 
