@@ -28,7 +28,7 @@ struct Capabilities {
   std::uint32_t read_bytes_max = 0;  ///< one READ
   /// READs outstanding per endpoint as initiator; flow control keeps one less (flow.md).
   std::uint32_t read_depth_max = 1;
-  std::uint32_t send_depth_max = 1;     ///< send, read, bind and invalidate together
+  std::uint32_t send_depth_max = 1;  ///< send, read, bind and invalidate together
   std::uint32_t receive_depth_max = 1;
   WindowSupport windows = WindowSupport::none;
 };
@@ -57,10 +57,10 @@ enum class EventKind : std::uint8_t {
 struct Event {
   EventKind kind = EventKind::device;
   EndpointId endpoint;
-  ListenerId listener;             ///< connect_request
-  std::string peer_address;        ///< connect_request, connected: for messages and policy
-  std::vector<std::byte> hello;    ///< connect_request, connected, connect_failed by reject
-  Status status;                   ///< connect_failed, failed, device
+  ListenerId listener;           ///< connect_request
+  std::string peer_address;      ///< connect_request, connected: for messages and policy
+  std::vector<std::byte> hello;  ///< connect_request, connected, connect_failed by reject
+  Status status;                 ///< connect_failed, failed, device
 };
 
 /// What a NIC does, as a small batch-oriented interface with three implementations (verbs, tcp,
@@ -122,7 +122,7 @@ class Fabric : public Registrar {
   virtual void reject(EndpointId endpoint, std::span<const std::byte> hello) = 0;
 
   /// Takes the endpoint to ERR: nothing new is executed, posted work is flushed, the peer's end
-  /// fails soon after. Idempotent.
+  /// fails soon after. Idempotent; before `connected` it does nothing (close it instead).
   virtual void set_error(EndpointId endpoint) = 0;
   /// Destroys the endpoint: what has not completed is flushed, then `closed` comes as its last
   /// event. Idempotent; an unknown id is ignored.
@@ -157,7 +157,8 @@ class Fabric : public Registrar {
   /// binds and each of their segments have at least one, since devices take a zero length for
   /// 2^31 or drop the packet. A request that was not accepted does not complete. A local segment
   /// outside its registration is accepted and completes with local_error; the endpoint goes to ERR.
-  virtual std::size_t post(EndpointId endpoint, std::span<const WorkRequest> chain, Status& why) = 0;
+  virtual std::size_t post(EndpointId endpoint, std::span<const WorkRequest> chain,
+                           Status& why) = 0;
 
   /// Moves the world on and returns completions, at most out.size().
   virtual std::size_t poll(TimePoint now, std::span<Completion> out) = 0;

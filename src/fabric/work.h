@@ -103,8 +103,8 @@ struct Completion {
   EndpointId endpoint;
   Opcode op = Opcode::send;
   CompletionStatus status = CompletionStatus::success;
-  std::uint32_t bytes = 0;   ///< receive, success only
-  std::int32_t native = 0;   ///< errno or vendor code, for messages
+  std::uint32_t bytes = 0;  ///< receive, success only
+  std::int32_t native = 0;  ///< errno or vendor code, for messages
 };
 
 }  // namespace pawl::fabric

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "fabric/fabric.h"
+#include "pawl/time.h"
+
+namespace pawl::fabric::conformance {
+
+inline constexpr std::size_t kFabrics = 3;
+
+/// A few fabrics of one implementation that can reach each other, and the time they live in.
+class World {
+ public:
+  virtual ~World() = default;
+
+  virtual Fabric& fabric(std::size_t index) = 0;
+  /// An address for `listen` at this fabric; the system chooses the rest.
+  virtual std::string any_address(std::size_t index) = 0;
+  /// An address at which nobody listens: connects are refused.
+  virtual std::string dead_address() = 0;
+  [[nodiscard]] virtual TimePoint now() const = 0;
+  /// Called when no fabric has anything to do: returns at the next thing that may happen.
+  virtual void wait(TimePoint until) = 0;
+  /// Nothing sent from `from` reaches `to`; false where that cannot be done.
+  virtual bool block(std::size_t from, std::size_t to) {
+    static_cast<void>(from), static_cast<void>(to);
+    return false;
+  }
+  virtual bool unblock(std::size_t from, std::size_t to) {
+    static_cast<void>(from), static_cast<void>(to);
+    return false;
+  }
+  /// True if time moves only in `wait`.
+  [[nodiscard]] virtual bool virtual_time() const = 0;
+};
+
+/// An implementation under test.
+struct Kind {
+  const char* name;
+  std::unique_ptr<World> (*make)();
+};
+
+/// All that are built in; see worlds.cc.
+std::span<const Kind> kinds();
+
+}  // namespace pawl::fabric::conformance

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// The implementations that the suite runs over. A new one is a World and a line in kKinds.
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string>
+
+#include "conformance/world.h"
+#include "fabric/sim/fabric.h"
+#include "fabric/sim/network.h"
+
+namespace pawl::fabric::conformance {
+namespace {
+
+constexpr std::array<const char*, kFabrics> kNames = {"a", "b", "c"};
+
+class SimWorld : public World {
+ public:
+  explicit SimWorld(SimOptions options = {}) : network_(20260101, options) {
+    for (std::size_t i = 0; i < kFabrics; ++i) {
+      fabrics_[i] = std::make_unique<SimFabric>(network_, kNames[i]);
+    }
+  }
+
+  Fabric& fabric(std::size_t index) override { return *fabrics_[index]; }
+  std::string any_address(std::size_t index) override { return std::string(kNames[index]) + ":0"; }
+  std::string dead_address() override { return "a:nobody"; }
+  TimePoint now() const override { return network_.now(); }
+  void wait(TimePoint until) override {
+    TimePoint next = std::min(until, network_.next_event_time());
+    for (std::size_t i = 0; i < kFabrics; ++i) {
+      next = std::min(next, fabric(i).next_event_time());
+    }
+    network_.run_until(next);
+  }
+  bool block(std::size_t from, std::size_t to) override {
+    network_.block(kNames[from], kNames[to]);
+    return true;
+  }
+  bool unblock(std::size_t from, std::size_t to) override {
+    network_.unblock(kNames[from], kNames[to]);
+    return true;
+  }
+  bool virtual_time() const override { return true; }
+
+ protected:
+  SimNetwork network_;
+
+ private:
+  std::array<std::unique_ptr<SimFabric>, kFabrics> fabrics_;
+};
+
+std::unique_ptr<World> make_sim() { return std::make_unique<SimWorld>(); }
+
+/// Everything takes long and in a different order: the promises hold all the same.
+std::unique_ptr<World> make_rough_sim() {
+  SimOptions options;
+  options.jitter = 50us;
+  options.packet_bytes = 512;
+  options.stall = {.probability = 0.3, .min = 10us, .max = 2ms};
+  options.read_delay = {.probability = 0.5, .min = 10us, .max = 3ms};
+  options.packet_stall = {.probability = 0.1, .min = 10us, .max = 1ms};
+  options.completion_stall = {.probability = 0.3, .min = 1us, .max = 1ms};
+  options.flush_delay_max = 1ms;
+  options.window_time_max = 100us;
+  return std::make_unique<SimWorld>(options);
+}
+
+constexpr std::array kKinds = {
+    Kind{"sim", make_sim},
+    Kind{"rough_sim", make_rough_sim},
+};
+
+}  // namespace
+
+std::span<const Kind> kinds() { return kKinds; }
+
+}  // namespace pawl::fabric::conformance
