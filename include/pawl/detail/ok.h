@@ -100,6 +100,24 @@ class OkOperationAwaiter : private AwaiterCore {
   FailFn fail_ = nullptr;
 };
 
+/// co_await ok(value): a Result or Status that is there already.
+template <Fallible R>
+class OkValueAwaiter {
+ public:
+  explicit OkValueAwaiter(R&& result) noexcept : result_(std::move(result)) {}
+
+  [[nodiscard]] bool await_ready() const noexcept { return result_.ok(); }
+  template <class P>
+  bool await_suspend(std::coroutine_handle<P> frame) {
+    fail_coroutine<P>(frame, take_status(result_)).resume();  // may destroy this
+    return true;
+  }
+  auto await_resume() { return take_value(result_); }
+
+ private:
+  R result_;
+};
+
 /// What ok() gives: only a Task can await it.
 template <class T>
 class Ok<Task<T>> {
@@ -120,6 +138,16 @@ class Ok<Operation<T>> {
   Operation<T> operation_;
 };
 
+template <Fallible R>
+class Ok<R> {
+ public:
+  explicit Ok(R&& result) noexcept : result_(std::move(result)) {}
+  auto awaiter() && { return OkValueAwaiter<R>(std::move(result_)); }
+
+ private:
+  R result_;
+};
+
 template <class A>
 using AwaitResultT = decltype(ForeignAwaiter<int>::get(std::declval<A>()).await_resume());
 
@@ -136,8 +164,12 @@ template <class T>
 Ok<Operation<T>> make_ok(Operation<T>&& operation) {
   return Ok<Operation<T>>(std::move(operation));
 }
+template <Fallible R>
+Ok<R> make_ok(R&& result) {
+  return Ok<R>(std::move(result));
+}
 template <class A>
-requires(!kIsTask<A> && !IsOperation<A>) auto make_ok(A&& awaitable) {
+requires(!kIsTask<A> && !IsOperation<A> && !Fallible<A>) auto make_ok(A&& awaitable) {
   return make_ok(as_task<std::remove_cvref_t<A>>(std::move(awaitable)));
 }
 
