@@ -176,6 +176,7 @@ class Poller {
   std::size_t run_timers();
   std::size_t run_ready();
   Work* take_inbox() noexcept;
+  void judge_wake(SourceEntry& entry, std::size_t done);
   void measure(const char* name);
   void end_turn(bool busy);
   void disarm();
@@ -196,8 +197,8 @@ class Poller {
   Duration turn_longest_work_{0};
   const char* turn_longest_name_ = "";
   Ready ready_;
-  std::vector<SourceEntry> sources_;
-  std::vector<Timer*> timers_;  // 4-ary heap by (deadline, order of arming)
+  std::vector<std::unique_ptr<SourceEntry>> sources_;  // in order of registration
+  std::vector<Timer*> timers_;                         // 4-ary heap by (deadline, order of arming)
   std::uint64_t timer_order_ = 0;
   PollerStats stats_;
   std::unique_ptr<Kernel> kernel_;

@@ -33,6 +33,7 @@ class Timer {
 
  private:
   friend class Poller;
+  friend class TimerHeap;
 
   Poller* poller_ = nullptr;  // set while armed
   TimePoint deadline_;

@@ -19,7 +19,7 @@ struct WorkersOptions {
 };
 
 /// A pool of threads for what may block or takes long. The destructor runs what is queued, then
-/// ends the threads; whatever posted work outlives it.
+/// ends the threads; nobody submits any more then. Pollers that wait for a run_on outlive it.
 class Workers {
  public:
   explicit Workers(WorkersOptions options = {});
