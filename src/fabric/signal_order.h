@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 
@@ -47,7 +48,12 @@ class SignalOrder {
     drop_emitted();
   }
 
-  [[nodiscard]] bool empty() const { return entries_.empty(); }
+  /// Requests that are done and held back.
+  [[nodiscard]] std::size_t waiting() const {
+    std::size_t count = 0;
+    for (const Entry& entry : entries_) count += entry.done && !entry.emitted ? 1 : 0;
+    return count;
+  }
 
  private:
   struct Entry {

@@ -4,8 +4,10 @@
 #include <array>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "conformance/world.h"
+#include "fabric/faulty/faulty_fabric.h"
 #include "fabric/sim/fabric.h"
 #include "fabric/sim/network.h"
 
@@ -66,9 +68,59 @@ std::unique_ptr<World> make_rough_sim() {
   return std::make_unique<SimWorld>(options);
 }
 
+/// Over every fabric of another world, a FaultyFabric.
+class FaultyWorld final : public World {
+ public:
+  FaultyWorld(std::unique_ptr<World> inner, const FaultPlan& plan) : inner_(std::move(inner)) {
+    for (std::size_t i = 0; i < kFabrics; ++i) {
+      fabrics_[i] = std::make_unique<FaultyFabric>(inner_->fabric(i), plan);
+    }
+  }
+
+  Fabric& fabric(std::size_t index) override { return *fabrics_[index]; }
+  std::string any_address(std::size_t index) override { return inner_->any_address(index); }
+  std::string dead_address() override { return inner_->dead_address(); }
+  TimePoint now() const override { return inner_->now(); }
+  void wait(TimePoint until) override {
+    for (std::size_t i = 0; i < kFabrics; ++i) {
+      until = std::min(until, fabric(i).next_event_time());
+    }
+    inner_->wait(until);
+  }
+  bool block(std::size_t from, std::size_t to) override { return inner_->block(from, to); }
+  bool unblock(std::size_t from, std::size_t to) override { return inner_->unblock(from, to); }
+  bool virtual_time() const override { return inner_->virtual_time(); }
+
+ private:
+  std::unique_ptr<World> inner_;
+  std::array<std::unique_ptr<FaultyFabric>, kFabrics> fabrics_;
+};
+
+/// A plan without faults: the decorator changes nothing.
+std::unique_ptr<World> make_quiet_faulty() {
+  return std::make_unique<FaultyWorld>(make_sim(), FaultPlan{});
+}
+
+/// Everything that may be slow is slow; nothing fails, so that the suite's expectations hold.
+FaultPlan slow_plan() {
+  return {.seed = 7,
+          .hold_read = {.probability = 0.5, .min = 10us, .max = 4ms},
+          .delay_send = {.probability = 0.3, .min = 10us, .max = 2ms},
+          .delay_completion = {.probability = 0.3, .min = 1us, .max = 1ms}};
+}
+std::unique_ptr<World> make_faulty() {
+  return std::make_unique<FaultyWorld>(make_sim(), slow_plan());
+}
+std::unique_ptr<World> make_faulty_rough() {
+  return std::make_unique<FaultyWorld>(make_rough_sim(), slow_plan());
+}
+
 constexpr std::array kKinds = {
     Kind{"sim", make_sim},
     Kind{"rough_sim", make_rough_sim},
+    Kind{"quiet_faulty_sim", make_quiet_faulty},
+    Kind{"faulty_sim", make_faulty},
+    Kind{"faulty_rough_sim", make_faulty_rough},
 };
 
 }  // namespace

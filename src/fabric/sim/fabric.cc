@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "fabric/check_work.h"
+
 namespace pawl::fabric {
 
 SimFabric::SimFabric(SimNetwork& network, std::string name)
@@ -208,47 +210,6 @@ void SimFabric::device_event(Status status) {
 
 // --- posting ---------------------------------------------------------------------------------
 
-Status SimFabric::check_sizes(const WorkRequest& work) const {
-  std::uint64_t bytes = 0;
-  for (const LocalSegment& segment : work.local) {
-    if (segment.length == 0) {
-      return Status(Code::invalid_argument, "a segment of no bytes was posted; leave it out");
-    }
-    bytes += segment.length;
-  }
-  std::uint32_t segments_max = 0;
-  std::uint64_t bytes_max = ~std::uint64_t{0};
-  switch (work.op) {
-    case Opcode::send:
-      segments_max = capabilities_.send_segments_max;
-      bytes_max =
-          work.inline_payload ? capabilities_.inline_bytes_max : capabilities_.message_bytes_max;
-      break;
-    case Opcode::receive:
-      segments_max = capabilities_.receive_segments_max;
-      break;
-    case Opcode::read:
-      segments_max = capabilities_.read_segments_max;
-      bytes_max = capabilities_.read_bytes_max;
-      break;
-    case Opcode::bind:
-      bytes = work.bind_target.length;
-      [[fallthrough]];
-    case Opcode::invalidate:
-      if (!memory_.window_exists(work.window)) {
-        return Status(Code::not_found, "no such window; it was freed or is another device's");
-      }
-      if (work.op == Opcode::invalidate) return {};
-      break;
-  }
-  if (bytes == 0) return Status(Code::invalid_argument, "work on no bytes was posted");
-  if (work.local.size() > segments_max || bytes > bytes_max) {
-    return Status(Code::too_large,
-                  "more segments or bytes than the device takes; see capabilities");
-  }
-  return {};
-}
-
 Status SimFabric::check(const SimEndpoint& endpoint, const WorkRequest& work) const {
   if (endpoint.state == SimState::error || endpoint.closing) {
     return Status(Code::failed_precondition, "the endpoint is in ERR: close it and connect again");
@@ -265,7 +226,11 @@ Status SimFabric::check(const SimEndpoint& endpoint, const WorkRequest& work) co
       return Status(Code::resource_exhausted, "the send queue is full: poll first");
     }
   }
-  return check_sizes(work);
+  if ((work.op == Opcode::bind || work.op == Opcode::invalidate) &&
+      !memory_.window_exists(work.window)) {
+    return Status(Code::not_found, "no such window: it was freed, or is another device's");
+  }
+  return check_work(capabilities_, work);
 }
 
 std::size_t SimFabric::post(EndpointId id, std::span<const WorkRequest> chain, Status& why) {

@@ -89,7 +89,6 @@ class SimFabric final : public Fabric {
   SimEndpoint& add_endpoint(SimState state);
   EndpointOptions clamped(const EndpointOptions& options) const;
   Status check(const SimEndpoint& endpoint, const WorkRequest& work) const;
-  Status check_sizes(const WorkRequest& work) const;
   void accept_work(SimEndpoint& endpoint, const WorkRequest& work);
   void push_completion(SimEndpoint& endpoint, const Completion& completion);
   void push_event(Event event, bool after_completions = false);
