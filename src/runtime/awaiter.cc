@@ -73,7 +73,8 @@ void AwaiterCore::resume() {
   } else {
     this_thread.running = handle_.address();
   }
-  next().resume();
+  const std::coroutine_handle<> next = next_ == nullptr ? handle_ : next_(*this);
+  next.resume();
   this_thread.running = before;
 }
 

@@ -104,8 +104,9 @@ class AwaiterCore : private Work {
   /// The value was stored: resumes, or leaves it to began().
   void completed();
 
-  /// What to resume once the value is there; default: the coroutine that waits.
-  virtual std::coroutine_handle<> next() { return handle_; }
+  /// What to resume once the value is there, if not the coroutine that waits.
+  using Next = std::coroutine_handle<> (*)(AwaiterCore& self);
+  void set_next(Next next) noexcept { next_ = next; }
   [[nodiscard]] std::coroutine_handle<> handle() const noexcept { return handle_; }
 
  private:
@@ -117,6 +118,7 @@ class AwaiterCore : private Work {
   std::coroutine_handle<> handle_;
   Root* root_ = nullptr;
   Poller* poller_ = nullptr;
+  Next next_ = nullptr;
   std::atomic<Phase> phase_{Phase::beginning};
 };
 

@@ -71,11 +71,12 @@ class OkOperationAwaiter : private AwaiterCore {
   template <class P>
   bool await_suspend(std::coroutine_handle<P> frame) {
     fail_ = &fail_coroutine<P>;
+    set_next(&OkOperationAwaiter::decide);
     suspend(frame);
     operation_.begin(Callback<T>{&OkOperationAwaiter::done, this});
     if (began()) return true;
     if (result_->ok()) return false;
-    next().resume();  // may destroy this
+    decide(*this).resume();  // may destroy this
     return true;
   }
   auto await_resume() {
@@ -90,9 +91,10 @@ class OkOperationAwaiter : private AwaiterCore {
     self->result_.emplace(std::move(result));
     self->completed();
   }
-  std::coroutine_handle<> next() override {
-    if (result_->ok()) return handle();
-    return fail_(handle(), take_status(*result_));
+  static std::coroutine_handle<> decide(AwaiterCore& core) {
+    auto& self = static_cast<OkOperationAwaiter&>(core);
+    if (self.result_->ok()) return self.handle();
+    return self.fail_(self.handle(), take_status(*self.result_));
   }
 
   Operation<T> operation_;
