@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The implementations that the suite runs over. A new one is a World and a line in kKinds.
+#include <poll.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -10,6 +13,7 @@
 #include "fabric/faulty/faulty_fabric.h"
 #include "fabric/sim/fabric.h"
 #include "fabric/sim/network.h"
+#include "fabric/tcp/tcp_fabric.h"
 
 namespace pawl::fabric::conformance {
 namespace {
@@ -115,12 +119,68 @@ std::unique_ptr<World> make_faulty_rough() {
   return std::make_unique<FaultyWorld>(make_rough_sim(), slow_plan());
 }
 
+/// Real sockets and real time: loopback, ports that the system chooses.
+class TcpWorld : public World {
+ public:
+  explicit TcpWorld(const char* address) : address_(address) {
+    for (auto& fabric : fabrics_) fabric = tcp::make_tcp_fabric().value();
+  }
+
+  Fabric& fabric(std::size_t index) override { return *fabrics_[index]; }
+  std::string any_address(std::size_t) override {
+    if (std::string_view(address_) != "unix") return address_;
+    return "unix:@pawl-conformance-" + std::to_string(::getpid()) + "-" + std::to_string(++names_);
+  }
+  std::string dead_address() override {
+    if (dead_.empty()) {
+      Fabric& fabric = *fabrics_[0];
+      const ListenerId listener = fabric.listen(any_address(0)).value();
+      dead_ = fabric.listener_address(listener);
+      fabric.close_listener(listener);
+    }
+    return dead_;
+  }
+  TimePoint now() const override { return clock_.now(); }
+  void wait(TimePoint until) override {
+    std::array<pollfd, kFabrics> fds{};
+    for (std::size_t i = 0; i < kFabrics; ++i) {
+      if (!fabrics_[i]->arm()) return;
+      fds[i] = {.fd = fabrics_[i]->event_fd(), .events = POLLIN, .revents = 0};
+      until = std::min(until, fabrics_[i]->next_event_time());
+    }
+    const Duration left = until - clock_.now();
+    if (left.count() <= 0) return;
+    const timespec time{.tv_sec = left.count() / 1'000'000'000,
+                        .tv_nsec = left.count() % 1'000'000'000};
+    ::ppoll(fds.data(), fds.size(), &time, nullptr);
+  }
+  bool virtual_time() const override { return false; }
+
+ private:
+  SteadyClock clock_;
+  const char* address_;
+  static inline int names_ = 0;
+  std::string dead_;
+  std::array<std::unique_ptr<Fabric>, kFabrics> fabrics_;
+};
+
+std::unique_ptr<World> make_tcp() { return std::make_unique<TcpWorld>("127.0.0.1:0"); }
+std::unique_ptr<World> make_tcp6() { return std::make_unique<TcpWorld>("[::1]:0"); }
+std::unique_ptr<World> make_unix() { return std::make_unique<TcpWorld>("unix"); }
+std::unique_ptr<World> make_faulty_tcp() {
+  return std::make_unique<FaultyWorld>(make_tcp(), slow_plan());
+}
+
 constexpr std::array kKinds = {
     Kind{"sim", make_sim},
     Kind{"rough_sim", make_rough_sim},
     Kind{"quiet_faulty_sim", make_quiet_faulty},
     Kind{"faulty_sim", make_faulty},
     Kind{"faulty_rough_sim", make_faulty_rough},
+    Kind{"tcp", make_tcp},
+    Kind{"tcp6", make_tcp6},
+    Kind{"unix", make_unix},
+    Kind{"faulty_tcp", make_faulty_tcp},
 };
 
 }  // namespace

@@ -205,8 +205,8 @@ SocketAddress reachable_address(SocketAddress address) {
   } else {
     return address;
   }
-  SocketAddress best = address.family() == AF_INET ? make_v4(htonl(INADDR_LOOPBACK))
-                                                   : make_v6(in6addr_loopback, 0);
+  SocketAddress best =
+      address.family() == AF_INET ? make_v4(htonl(INADDR_LOOPBACK)) : make_v6(in6addr_loopback, 0);
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) == 0) {
     for (const ifaddrs* at = list; at != nullptr; at = at->ifa_next) {

@@ -23,7 +23,7 @@ namespace pawl::fabric::tcp {
 /// from then on it is the endpoint's current frame and its head is fixed.
 struct OutFrame {
   FrameType type = FrameType::ack;
-  std::uint64_t sequence = 0;  // message, read_request: of the send queue
+  std::uint64_t sequence = 0;      // message, read_request: of the send queue
   std::uint64_t acknowledged = 0;  // message, ack: what its head says
   std::array<std::byte, kReadRequestBytes> head;
   std::array<std::byte, kTrailerBytes> trailer;
@@ -66,15 +66,15 @@ struct Core {
 
   TcpOptions options;
   MemoryTable memory;
-  TimePoint now;                          ///< of this turn
+  TimePoint now;  ///< of this turn
   std::uint64_t turn = 0;
-  std::deque<Event> events;               ///< not yet taken
-  std::vector<EndpointId> active;         ///< have something to do in the next turn
-  std::deque<EndpointId> completing;      ///< have completions or their last event to give
-  std::vector<EndpointId> timed;          ///< have a deadline
+  std::deque<Event> events;           ///< not yet taken
+  std::vector<EndpointId> active;     ///< have something to do in the next turn
+  std::deque<EndpointId> completing;  ///< have completions or their last event to give
+  std::vector<EndpointId> timed;      ///< have a deadline
   TimePoint next_deadline = TimePoint::never();
-  std::uint64_t work_requests = 0;        ///< accepted and not completed
-  std::size_t receive_budget = 0;         ///< bytes left in this turn
+  std::uint64_t work_requests = 0;  ///< accepted and not completed
+  std::size_t receive_budget = 0;   ///< bytes left in this turn
   std::unique_ptr<std::byte[]> input = std::make_unique<std::byte[]>(kInputBytes);
   std::unique_ptr<std::byte[]> staging = std::make_unique<std::byte[]>(kStagingBytes);
   Plan plan;

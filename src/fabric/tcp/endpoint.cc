@@ -10,7 +10,8 @@
 namespace pawl::fabric::tcp {
 
 Status Endpoint::status(Code code, const std::string& text, int native) const {
-  return Status::with_detail(code, "tcp endpoint to " + (peer_.empty() ? "a peer" : peer_) + ": " + text,
+  return Status::with_detail(code,
+                             "tcp endpoint to " + (peer_.empty() ? "a peer" : peer_) + ": " + text,
                              Ran::unknown, native);
 }
 
@@ -47,7 +48,7 @@ void Endpoint::on_events(bool readable, bool writable, bool hangup) {
 // --- ERR -------------------------------------------------------------------------------------
 
 void Endpoint::set_error() {
-  if (state_ != State::ready) return;
+  if (state_ != State::ready || !announced_) return;
   flush();
   state_ = State::error;
   drop_socket();
@@ -161,7 +162,7 @@ void Endpoint::linger_turn() {
   while (readable_ && budget != 0) {
     const ssize_t n = ::recv(fd_.get(), core_.input.get(), kInputBytes, MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+    if (n < 0 && errno == EAGAIN) {
       readable_ = false;
       break;
     }

@@ -25,17 +25,17 @@ enum class State : std::uint8_t {
   incoming,    ///< accepting end: waits for the peer's greeting
   asked,       ///< accepting end: the application has been asked
   ready,
-  error,       ///< everything was flushed; close() is awaited
-  closing,     ///< waits until its completions were taken and, in short, for the peer to read why
+  error,    ///< everything was flushed; close() is awaited
+  closing,  ///< waits until its completions were taken and, in short, for the peer to read why
 };
 
 /// The connecting end's list of addresses and how far it is through it.
 struct ConnectAttempt {
   std::string text;  ///< the address as it was given
   std::vector<SocketAddress> addresses;
-  std::size_t next = 0;           ///< the address that is tried next
-  TimePoint deadline;             ///< of all
-  TimePoint address_deadline;     ///< of the one being tried
+  std::size_t next = 0;        ///< the address that is tried next
+  TimePoint deadline;          ///< of all
+  TimePoint address_deadline;  ///< of the one being tried
   std::string last_error;
   std::vector<std::byte> hello;
 };
@@ -142,9 +142,9 @@ class Endpoint {
   };
 
   // endpoint.cc
-  void fail(Status why);                                       // ERR by itself, without last words
+  void fail(Status why);  // ERR by itself, without last words
   void fail_with_words(Status why, std::span<const std::byte> words);
-  void violation(const std::string& what);                     // the peer broke the wire protocol
+  void violation(const std::string& what);  // the peer broke the wire protocol
   void fault(FaultCode code, const std::string& text, Status why);
   void connection_ended(int error);
   void fail_oldest(CompletionStatus status, int native);
@@ -193,12 +193,12 @@ class Endpoint {
   Core& core_;
   const EndpointId id_;
   State state_ = State::incoming;
-  bool announced_ = false;   // the application took `connected`
-  bool readable_ = false;    // edge-triggered: what epoll said and no call has disproved
+  bool announced_ = false;  // the application took `connected`
+  bool readable_ = false;   // edge-triggered: what epoll said and no call has disproved
   bool writable_ = false;
-  bool hangup_ = false;      // the stream has an end: read up to it
+  bool hangup_ = false;  // the stream has an end: read up to it
   bool output_broken_ = false;
-  bool stalled_ = false;     // the next request waits for READs (fence or depth)
+  bool stalled_ = false;  // the next request waits for READs (fence or depth)
   bool lingering_ = false;
   bool has_last_ = false;
   bool has_current_ = false;
@@ -225,7 +225,7 @@ class Endpoint {
   std::uint64_t acknowledged_ = 0;  // of these, as the peer knows
   std::uint64_t sent_ = 0;          // messages that the socket took
   std::uint64_t sent_acknowledged_ = 0;
-  std::uint64_t send_turn_ = 0;     // the turn of the last sendmsg
+  std::uint64_t send_turn_ = 0;  // the turn of the last sendmsg
 };
 
 }  // namespace pawl::fabric::tcp

@@ -90,7 +90,8 @@ void Endpoint::post_receive(const WorkRequest& request) {
 
 Status Endpoint::post_send(const WorkRequest& request) {
   SendSlot& slot = send_.ring[send_.tail];
-  if (request.op == Opcode::bind && !core_.memory.take_window_key(request.window, slot.window_key)) {
+  if (request.op == Opcode::bind &&
+      !core_.memory.take_window_key(request.window, slot.window_key)) {
     return Status(Code::invalid_argument, "post: no such window");
   }
   slot.id = request.id;

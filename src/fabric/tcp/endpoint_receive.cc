@@ -107,7 +107,7 @@ bool Endpoint::receive_some(std::size_t& budget) {
     n = count == 1 ? ::recv(fd_.get(), core_.input.get(), buffered, MSG_DONTWAIT)
                    : ::readv(fd_.get(), vectors.data(), static_cast<int>(count));
   } while (n < 0 && errno == EINTR);
-  if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+  if (n < 0 && errno == EAGAIN) {
     readable_ = false;
     return false;
   }
@@ -310,8 +310,7 @@ void Endpoint::on_piece() {
 
 void Endpoint::on_trailer() {
   Trailer trailer;
-  const char* const wrong =
-      decode_trailer(std::span(input_.bytes).first<kTrailerBytes>(), trailer);
+  const char* const wrong = decode_trailer(std::span(input_.bytes).first<kTrailerBytes>(), trailer);
   input_.have = 0;
   input_.need = kFrameBytes;
   input_.phase = Input::Phase::header;
@@ -323,10 +322,10 @@ void Endpoint::on_trailer() {
   if (trailer.status != PieceStatus::ok) {
     slot.done = true;
     slot.status = CompletionStatus::remote_access;
-    return fail(status(Code::permission_denied,
-                       trailer.status == PieceStatus::refused
-                           ? "the peer refused a READ: its key, bounds or endpoint"
-                           : "the peer revoked a READ on its way"));
+    return fail(
+        status(Code::permission_denied, trailer.status == PieceStatus::refused
+                                            ? "the peer refused a READ: its key, bounds or endpoint"
+                                            : "the peer revoked a READ on its way"));
   }
   if (input_.frame.length == 0) return violation("a READ piece without bytes");
   if (slot.landing_left != 0) return;

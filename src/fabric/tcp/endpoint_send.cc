@@ -37,7 +37,8 @@ bool Endpoint::execute(SendSlot& slot, std::uint64_t sequence) {
     case Opcode::bind:
       slot.status = core_.memory.bind(slot.window, slot.window_key, id_, slot.bind_target);
       if (slot.status != CompletionStatus::success) {
-        fail_slot(slot, slot.status, "a bind failed: the window is bound, or the memory may not be");
+        fail_slot(slot, slot.status,
+                  "a bind failed: the window is bound, or the memory may not be");
         return false;
       }
       slot.done = true;
@@ -224,7 +225,7 @@ void Endpoint::send_turn() {
   }
   if (taken < 0) {
     writable_ = false;
-    if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+    if (errno == EAGAIN) return;
     // What the peer said before it went away is still to be read: the end of the stream is met
     // there, or here if no receive lets us read on.
     output_broken_ = readable_ = hangup_ = true;
@@ -287,7 +288,7 @@ bool Endpoint::send_words() {
   const ssize_t n = send_message(fd_.get(), message);
   if (n < 0) {
     writable_ = false;
-    if (errno != EAGAIN && errno != EWOULDBLOCK) output_broken_ = readable_ = hangup_ = true;
+    if (errno != EAGAIN) output_broken_ = readable_ = hangup_ = true;
     return false;
   }
   words_sent_ += static_cast<std::size_t>(n);

@@ -97,14 +97,7 @@ Status TcpFabric::free_window(WindowId window) { return core_.memory.free_window
 // --- endpoints -------------------------------------------------------------------------------
 
 void TcpFabric::set_error(EndpointId id) {
-  Endpoint* const endpoint = find(id);
-  if (endpoint == nullptr) return;
-  if (endpoint->state() < State::ready) {
-    resolver_.forget(id.value);
-    endpoint->connect_failed(Status(Code::cancelled, "set_error before the endpoint was connected"));
-  } else {
-    endpoint->set_error();
-  }
+  if (Endpoint* const endpoint = find(id)) endpoint->set_error();
 }
 
 void TcpFabric::close(EndpointId id) {

@@ -62,9 +62,9 @@ class TcpFabric final : public Fabric {
   struct Listener {
     UniqueFd fd;
     std::string address;
-    std::string path;      // of a Unix socket in the file system
+    std::string path;  // of a Unix socket in the file system
     std::uint64_t inode = 0;
-    bool ready = false;    // edge-triggered: connections may wait
+    bool ready = false;                    // edge-triggered: connections may wait
     TimePoint retry = TimePoint::never();  // with `ready`: not before; never: in the ready list
   };
   struct HalfOpen {

@@ -46,7 +46,7 @@ Endpoint::GreetingProgress Endpoint::read_greeting(Code& code, std::string& why)
     if (input.have < size) {
       const ssize_t n = ::recv(fd_.get(), to + input.have, size - input.have, MSG_DONTWAIT);
       if (n < 0 && errno == EINTR) continue;
-      if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+      if (n < 0 && errno == EAGAIN) {
         readable_ = false;
         return GreetingProgress::incomplete;
       }

@@ -15,8 +15,8 @@ namespace pawl::fabric::tcp {
 namespace {
 
 Status listen_error(std::string_view address, const char* call, int error) {
-  std::string text = "cannot listen on " + std::string(address) + ": " + call + ": " +
-                     errno_text(error);
+  std::string text =
+      "cannot listen on " + std::string(address) + ": " + call + ": " + errno_text(error);
   Code code = Code::unavailable;
   switch (error) {
     case EADDRINUSE:
@@ -77,8 +77,8 @@ std::string peer_text(int fd, const SocketAddress& address, const std::string& l
   ucred peer{};
   socklen_t length = sizeof peer;
   if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return listener;
-  return listener + " (process " + std::to_string(peer.pid) + ", user " +
-         std::to_string(peer.uid) + ")";
+  return listener + " (process " + std::to_string(peer.pid) + ", user " + std::to_string(peer.uid) +
+         ")";
 }
 
 }  // namespace

@@ -269,7 +269,8 @@ void MemoryTable::wait_for_sampling(std::unique_lock<std::mutex>& lock) {
 
 MemoryTable::Counts MemoryTable::counts() const {
   const std::lock_guard lock(mutex_);
-  return {.registrations = registrations_.size(), .keys = index_.size(), .windows = windows_.size()};
+  return {
+      .registrations = registrations_.size(), .keys = index_.size(), .windows = windows_.size()};
 }
 
 }  // namespace pawl::fabric::tcp

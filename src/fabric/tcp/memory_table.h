@@ -93,8 +93,8 @@ class MemoryTable {
   struct Key {
     std::uint64_t key = 0;
     bool window = false;
-    PeerGroup group;       // a region key's
-    EndpointId endpoint;   // a window key's
+    PeerGroup group;      // a region key's
+    EndpointId endpoint;  // a window key's
     std::byte* base = nullptr;
     std::uint64_t length = 0;
     MemoryHandle memory;

@@ -69,9 +69,9 @@ void Endpoint::refuse_read() {
     words.resize(kFrameBytes + kTrailerBytes);
     encode_frame({.type = FrameType::read_piece, .value = read.id},
                  std::span(words).first<kFrameBytes>());
-    encode_trailer({.read_id_low = static_cast<std::uint32_t>(read.id),
-                    .status = PieceStatus::refused},
-                   std::span(words).last<kTrailerBytes>());
+    encode_trailer(
+        {.read_id_low = static_cast<std::uint32_t>(read.id), .status = PieceStatus::refused},
+        std::span(words).last<kTrailerBytes>());
   }
   fail_with_words(status(Code::permission_denied,
                          "refused a READ of " + std::to_string(read.length) +

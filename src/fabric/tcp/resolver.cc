@@ -111,10 +111,9 @@ Status Resolver::ask(std::uint64_t id, const std::string& host, std::uint16_t po
       ++shared_->threads;
     } catch (const std::system_error& error) {
       if (shared_->threads == 0) {
-        return Status::with_detail(
-            Code::resource_exhausted,
-            std::string("no thread to resolve a host name: ") + error.what(), Ran::no,
-            error.code().value());
+        return Status::with_detail(Code::resource_exhausted,
+                                   std::string("no thread to resolve a host name: ") + error.what(),
+                                   Ran::no, error.code().value());
       }
     }
   }

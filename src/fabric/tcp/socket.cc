@@ -33,11 +33,6 @@ bool is_inet(int fd) {
 
 }  // namespace
 
-void UniqueFd::reset(int fd) {
-  if (fd_ >= 0) static_cast<void>(::close(fd_));
-  fd_ = fd;
-}
-
 std::string errno_text(int error) {
   const char* const text = strerrordesc_np(error);
   const char* const name = strerrorname_np(error);

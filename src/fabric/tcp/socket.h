@@ -4,32 +4,12 @@
 #include <sys/socket.h>
 
 #include <string>
-#include <utility>
 
+#include "base/unique_fd.h"
 #include "fabric/tcp/address.h"
 #include "pawl/time.h"
 
 namespace pawl::fabric::tcp {
-
-/// Owns a file descriptor.
-class UniqueFd {
- public:
-  UniqueFd() = default;
-  explicit UniqueFd(int fd) : fd_(fd) {}
-  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  UniqueFd& operator=(UniqueFd&& other) noexcept {
-    if (this != &other) reset(std::exchange(other.fd_, -1));
-    return *this;
-  }
-  ~UniqueFd() { reset(); }
-
-  [[nodiscard]] int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-  void reset(int fd = -1);
-
- private:
-  int fd_ = -1;
-};
 
 /// "Connection refused (ECONNREFUSED)". Any thread.
 std::string errno_text(int error);
@@ -38,10 +18,10 @@ std::string errno_text(int error);
 UniqueFd stream_socket(int family);
 
 struct KeepAlive {
-  Duration idle = 10s;      ///< silence before the first probe
-  Duration interval = 5s;   ///< between probes
-  int probes = 3;           ///< unanswered before the connection is dead
-  Duration unacked = 30s;   ///< TCP_USER_TIMEOUT: bytes without an acknowledgement
+  Duration idle = 10s;     ///< silence before the first probe
+  Duration interval = 5s;  ///< between probes
+  int probes = 3;          ///< unanswered before the connection is dead
+  Duration unacked = 30s;  ///< TCP_USER_TIMEOUT: bytes without an acknowledgement
 };
 
 /// Options of a connected socket; those that its family lacks are skipped.

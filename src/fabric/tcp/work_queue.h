@@ -24,7 +24,8 @@ class SlotRing {
     const std::uint64_t size = std::bit_ceil(std::uint64_t{count < 1 ? 1 : count});
     if (slots_ != nullptr && size <= mask_ + 1) return;
     auto slots = std::make_unique<T[]>(size);
-    for (std::uint64_t at = first; at != last; ++at) slots[at & (size - 1)] = std::move((*this)[at]);
+    for (std::uint64_t at = first; at != last; ++at)
+      slots[at & (size - 1)] = std::move((*this)[at]);
     slots_ = std::move(slots);
     mask_ = size - 1;
   }
@@ -61,17 +62,17 @@ struct SendSlot {
   Opcode op = Opcode::send;
   bool signalled = true;
   bool fence = false;
-  bool covered = true;      // the local segments lie in their registrations
-  bool inlined = false;     // the bytes are in `inline_bytes`
-  bool transmitted = false; // the socket took the whole frame
+  bool covered = true;       // the local segments lie in their registrations
+  bool inlined = false;      // the bytes are in `inline_bytes`
+  bool transmitted = false;  // the socket took the whole frame
   bool done = false;
   CompletionStatus status = CompletionStatus::success;
   std::int32_t native = 0;
-  Scatter local;            // send: gathered from; read: scattered to
-  RemoteAddress remote;     // read
+  Scatter local;         // send: gathered from; read: scattered to
+  RemoteAddress remote;  // read
   std::uint64_t read_id = 0;
   std::uint32_t landing_left = 0;  // read: bytes that the peer has not announced in pieces
-  WindowId window;          // bind, invalidate
+  WindowId window;                 // bind, invalidate
   std::uint64_t window_key = 0;
   LocalSegment bind_target;
   std::array<std::byte, kInlineBytesMax> inline_bytes;
