@@ -213,8 +213,10 @@ void FaultyFabric::take_completion(const Completion& completion) {
   const bool receive = found->second.request.op == Opcode::receive;
   TimePoint due = now_ + draw(random_, plan_.delay_completion);
   if (hold_completions_ || endpoint.lost) due = TimePoint::never();
-  if (receive && endpoint.receives_delayed > 0) due = std::max(due, endpoint.receive_order);
-  if (due > now_ && !endpoint.closing) {
+  // Behind a receive that is still held, also where that one is due by now: they stay in order.
+  const bool behind = receive && endpoint.receives_delayed > 0;
+  if (behind) due = std::max(due, endpoint.receive_order);
+  if ((due > now_ || behind) && !endpoint.closing) {
     ++counters_.completions_delayed;
     held_completions_[{due, next_held_++}] = completion;
     if (receive) {
