@@ -37,10 +37,10 @@ WIRING = re.compile(r"^src/rpc/(node|wiring|fabric_choice)[a-z_]*\.cc$")
 
 PUBLIC_HEADERS = {
     "base": "version status priority result time log guard detail/check detail/ref",
-    "runtime": "deadline operation poller task task_group timer when workers detail/awaiter "
+    "runtime": "block deadline operation poller task task_group timer when workers detail/awaiter "
                "detail/frame detail/ok detail/operation_core detail/task_promise "
                "detail/status_value detail/thread_context",
-    "memory": "block buffer memory_kind pool region stats",
+    "memory": "buffer memory_kind pool region stats",
     "bulk": "bulk",
     "rpc": "call channel node payload service",
     "testing": "testing pawl",            # pawl.h would be the one that includes everything
