@@ -33,7 +33,7 @@ ARROWS = {
 }
 
 # Files of src/rpc that put a node together may name the fabrics.
-WIRING = re.compile(r"^src/rpc/(node|wiring|fabric_choice)[a-z_]*\.cc$")
+WIRING = re.compile(r"^src/rpc/(node|system_fabric)[a-z_]*\.cc$")
 
 PUBLIC_HEADERS = {
     "base": "version status priority result time log guard detail/check detail/ref",
