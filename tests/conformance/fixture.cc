@@ -9,7 +9,7 @@ namespace {
 
 template <std::size_t... I>
 std::array<std::unique_ptr<Side>, kFabrics> make_sides(World& world, std::index_sequence<I...>) {
-  return {std::make_unique<Side>(world, I)...};
+  return {std::make_unique<Side>(world.fabric(I), world.clock(), 1 + 1'000'000 * I)...};
 }
 
 }  // namespace
@@ -25,7 +25,7 @@ bool Conformance::run_until(const std::function<bool()>& done, Duration limit) {
   const TimePoint end = world_->now() + limit;
   for (;;) {
     bool progress = false;
-    for (auto& side : sides_) progress = side->turn() || progress;
+    for (auto& side : sides_) progress = side->turn(batch_) || progress;
     if (done()) return true;
     if (world_->now() >= end) return false;
     if (!progress) world_->wait(end);

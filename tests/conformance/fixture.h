@@ -11,10 +11,14 @@
 #include <string>
 #include <string_view>
 
-#include "conformance/side.h"
 #include "conformance/world.h"
+#include "support/fabric_side.h"
 
 namespace pawl::fabric::conformance {
+
+using testing::Area;
+using testing::pattern;
+using testing::Side;
 
 inline std::span<const std::byte> hello(std::string_view text) {
   return std::as_bytes(std::span(text));
@@ -54,6 +58,7 @@ class Conformance : public ::testing::TestWithParam<Kind> {
   static RemoteAddress expose(Side& side, Area& area, std::size_t offset, std::size_t bytes,
                               PeerGroup group = {1});
 
+  std::size_t batch_ = 16;  ///< completions that a turn polls at most
   std::unique_ptr<World> world_;
   std::array<std::unique_ptr<Side>, kFabrics> sides_;
   Side& a_;

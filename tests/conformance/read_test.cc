@@ -38,7 +38,7 @@ class Reads : public Conformance {
   }
 
   static constexpr std::size_t kBytes = 1 << 20;
-  pawl::testing::GuardedMemory guarded_;
+  testing::GuardedMemory guarded_;
   Area* lent_ = nullptr;
   Area* landing_ = nullptr;
   Link link_;

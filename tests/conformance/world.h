@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <ostream>
 #include <span>
 #include <string>
 
@@ -24,7 +25,8 @@ class World {
   virtual std::string any_address(std::size_t index) = 0;
   /// An address at which nobody listens: connects are refused.
   virtual std::string dead_address() = 0;
-  [[nodiscard]] virtual TimePoint now() const = 0;
+  [[nodiscard]] virtual const Clock& clock() const = 0;
+  [[nodiscard]] TimePoint now() const { return clock().now(); }
   /// Called when no fabric has anything to do: returns at the next thing that may happen.
   virtual void wait(TimePoint until) = 0;
   /// Nothing sent from `from` reaches `to`; false where that cannot be done.
@@ -45,6 +47,7 @@ struct Kind {
   const char* name;
   std::unique_ptr<World> (*make)();
 };
+inline void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
 
 /// All that are built in; see worlds.cc.
 std::span<const Kind> kinds();

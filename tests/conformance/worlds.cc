@@ -31,7 +31,7 @@ class SimWorld : public World {
   Fabric& fabric(std::size_t index) override { return *fabrics_[index]; }
   std::string any_address(std::size_t index) override { return std::string(kNames[index]) + ":0"; }
   std::string dead_address() override { return "a:nobody"; }
-  TimePoint now() const override { return network_.now(); }
+  const Clock& clock() const override { return network_.clock(); }
   void wait(TimePoint until) override {
     TimePoint next = std::min(until, network_.next_event_time());
     for (std::size_t i = 0; i < kFabrics; ++i) {
@@ -84,7 +84,7 @@ class FaultyWorld final : public World {
   Fabric& fabric(std::size_t index) override { return *fabrics_[index]; }
   std::string any_address(std::size_t index) override { return inner_->any_address(index); }
   std::string dead_address() override { return inner_->dead_address(); }
-  TimePoint now() const override { return inner_->now(); }
+  const Clock& clock() const override { return inner_->clock(); }
   void wait(TimePoint until) override {
     for (std::size_t i = 0; i < kFabrics; ++i) {
       until = std::min(until, fabric(i).next_event_time());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "conformance/side.h"
+#include "support/fabric_side.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <array>
 #include <utility>
 
-namespace pawl::fabric::conformance {
+namespace pawl::testing {
 
 Area::Area(Fabric& fabric, MemoryKind& kind, std::size_t bytes, MemoryUse use)
     : fabric_(fabric), kind_(kind), memory_(kind.allocate(bytes).value()) {
@@ -53,8 +53,8 @@ std::string pattern(std::size_t bytes, std::uint64_t seed) {
   return text;
 }
 
-Side::Side(World& world, std::size_t index)
-    : world_(world), fabric_(world.fabric(index)), next_id_(1 + 1'000'000 * (index + 1)) {}
+Side::Side(Fabric& fabric, const Clock& clock, std::uint64_t first_id)
+    : fabric_(fabric), clock_(clock), next_id_(first_id) {}
 
 Side::~Side() = default;
 
@@ -101,7 +101,7 @@ bool Side::turn(std::size_t batch) {
   bool progress = false;
   std::array<Completion, 64> out;
   const std::size_t count =
-      fabric_.poll(world_.now(), std::span(out).first(std::min(batch, out.size())));
+      fabric_.poll(clock_.now(), std::span(out).first(std::min(batch, out.size())));
   for (std::size_t i = 0; i < count; ++i) take(out[i]);
   progress = count > 0;
   for (Event event; fabric_.poll_event(event); event = {}) {
@@ -121,7 +121,7 @@ void Side::take(const Completion& completion) {
   EXPECT_EQ(posted->second.endpoint, completion.endpoint);
   EXPECT_EQ(posted->second.op, completion.op);
   EXPECT_FALSE(gone_.contains(completion.endpoint)) << "a completion after the last event";
-  if (completion.status == CompletionStatus::success) {
+  if (completion.status == fabric::CompletionStatus::success) {
     EXPECT_TRUE(connected_.contains(completion.endpoint)) << "success before `connected`";
   }
   outstanding_.erase(posted);
@@ -199,4 +199,4 @@ std::vector<const Event*> Side::events(EventKind kind) const {
   return found;
 }
 
-}  // namespace pawl::fabric::conformance
+}  // namespace pawl::testing

@@ -12,13 +12,23 @@
 #include <string_view>
 #include <vector>
 
-#include "conformance/world.h"
 #include "fabric/fabric.h"
+#include "pawl/time.h"
 #include "support/guarded_memory.h"
 
-namespace pawl::fabric::conformance {
+namespace pawl::testing {
 
-/// Registered memory of one side. Never moves.
+using fabric::Completion;
+using fabric::EndpointId;
+using fabric::Event;
+using fabric::EventKind;
+using fabric::Fabric;
+using fabric::LocalSegment;
+using fabric::Opcode;
+using fabric::RemoteAddress;
+using fabric::WorkRequest;
+
+/// Memory that is registered with one fabric. Never moves.
 class Area {
  public:
   Area(Fabric& fabric, MemoryKind& kind, std::size_t bytes, MemoryUse use);
@@ -56,7 +66,8 @@ std::string pattern(std::size_t bytes, std::uint64_t seed);
 /// `connected`.
 class Side {
  public:
-  Side(World& world, std::size_t index);
+  /// Ids of requests start at `first_id`.
+  Side(Fabric& fabric, const Clock& clock, std::uint64_t first_id = 1);
   ~Side();
 
   [[nodiscard]] Fabric& fabric() { return fabric_; }
@@ -102,9 +113,9 @@ class Side {
   void take(const Completion& completion);
   void take(Event event);
 
-  World& world_;
   Fabric& fabric_;
-  pawl::testing::PlainMemory plain_;
+  const Clock& clock_;
+  PlainMemory plain_;
   std::vector<std::unique_ptr<Area>> areas_;
   std::uint64_t next_id_;
   std::map<std::uint64_t, Posted> outstanding_;
@@ -114,4 +125,4 @@ class Side {
   std::set<EndpointId> gone_;
 };
 
-}  // namespace pawl::fabric::conformance
+}  // namespace pawl::testing
