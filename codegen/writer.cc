@@ -23,10 +23,8 @@ void write_comments(const Descriptor& descriptor, Printer& printer) {
     text.remove_prefix(std::min(text.size(), line.size() + 1));
     const std::size_t last = line.find_last_not_of(" \t\r\\");
     line = last == std::string_view::npos ? std::string_view() : line.substr(0, last + 1);
-    printer.PrintRaw("///");
-    if (!line.empty() && line.front() != ' ') printer.PrintRaw(" ");
-    printer.PrintRaw(std::string(line));
-    printer.PrintRaw("\n");
+    const char* blank = line.empty() || line.front() == ' ' ? "" : " ";
+    printer.Print("///$blank$$line$\n", "blank", blank, "line", std::string(line));
   }
 }
 

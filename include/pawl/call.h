@@ -47,7 +47,7 @@ struct CallOptions {
   /// Whether to wait (until the deadline) for a connection that is not there; else unavailable.
   bool wait_for_connection = true;
   TraceContext trace{};
-  std::span<const Metadata> metadata;
+  std::span<const Metadata> metadata{};
 };
 
 /// Where the buffer of one landing segment is after a call.

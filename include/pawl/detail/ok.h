@@ -58,7 +58,7 @@ class OkTaskAwaiter : private TaskAwaiter<T> {
 
 /// co_await ok(operation).
 template <class T>
-class OkOperationAwaiter : private AwaiterCore {
+class OkOperationAwaiter final : private AwaiterCore {
   static_assert(Fallible<T>,
                 "ok(x) needs an x that can fail: a Status, a Result<X>, or a type with "
                 "ok() and status()");
