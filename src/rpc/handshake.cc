@@ -28,7 +28,7 @@ enum class Tlv : std::uint16_t {
   limits = 0x0005,
   node_name = 0x0006,
   auth = 0x0007,
-  data_endpoint = 0x8008,
+  connection = 0x8008,
   refusal = 0x0009,
 };
 
@@ -38,12 +38,11 @@ constexpr std::uint16_t kTlvStreams = 0x8011;
 constexpr std::uint16_t kTlvCompression = 0x8012;
 
 constexpr std::size_t kLimitsBytes = 20;
-constexpr std::size_t kDataEndpointBytes = 24;
+constexpr std::size_t kConnectionBytes = 24;
 constexpr std::size_t kRefusalHeadBytes = 8;
 
 static_assert(kHeaderBytes + 9 * kTlvHeadBytes + 3 * 8 + 8 + kLimitsBytes + kNodeNameBytesMax + 2 +
-                      kAuthBytesMax + kDataEndpointBytes + kRefusalHeadBytes +
-                      kMessageTextBytesMax <=
+                      kAuthBytesMax + kConnectionBytes + kRefusalHeadBytes + kMessageTextBytesMax <=
                   fabric::kHelloBytesMax,
               "every handshake fits into what a fabric carries");
 
@@ -74,8 +73,8 @@ void put_limits(Writer& out, const HandshakeLimits& limits) {
   out.u32(limits.read_depth);
 }
 
-void put_data_endpoint(Writer& out, const Handshake& handshake) {
-  begin(out, Tlv::data_endpoint, kDataEndpointBytes);
+void put_connection(Writer& out, const Handshake& handshake) {
+  begin(out, Tlv::connection, kConnectionBytes);
   out.u64(handshake.connection);
   out.u64(handshake.connection_secret);
   out.u8(static_cast<std::uint8_t>(handshake.role));
@@ -162,7 +161,7 @@ class TlvDecoder {
   bool read_value(Tlv type, Reader& in);
   bool read_kind(Reader& in);
   bool read_limits(Reader& in);
-  bool read_data_endpoint(Reader& in);
+  bool read_connection(Reader& in);
   bool read_refusal(Reader& in);
 
   Handshake& out_;
@@ -178,7 +177,7 @@ Status TlvDecoder::read_one(std::uint16_t type, std::span<const std::byte> value
     case Tlv::limits:
     case Tlv::node_name:
     case Tlv::auth:
-    case Tlv::data_endpoint:
+    case Tlv::connection:
     case Tlv::refusal: {
       if (seen(tlv)) return malformed("TLV " + hex(type) + " is there twice");
       seen_ |= bit(tlv);
@@ -219,8 +218,8 @@ bool TlvDecoder::read_value(Tlv type, Reader& in) {
       out_.auth.assign(blob.begin(), blob.end());
       return true;
     }
-    case Tlv::data_endpoint:
-      return read_data_endpoint(in);
+    case Tlv::connection:
+      return read_connection(in);
     case Tlv::refusal:
       return read_refusal(in);
   }
@@ -242,7 +241,7 @@ bool TlvDecoder::read_limits(Reader& in) {
   return true;
 }
 
-bool TlvDecoder::read_data_endpoint(Reader& in) {
+bool TlvDecoder::read_connection(Reader& in) {
   out_.connection = in.u64();
   out_.connection_secret = in.u64();
   const std::uint8_t role = in.u8();
@@ -305,7 +304,9 @@ std::vector<std::byte> encode_handshake(const Handshake& handshake) {
   begin(out, Tlv::auth, sizeof(std::uint16_t) + handshake.auth.size());
   out.u16(handshake.auth_method);
   out.bytes(handshake.auth);
-  if (handshake.kind == EndpointKind::data) put_data_endpoint(out, handshake);
+  if (handshake.kind == EndpointKind::data || handshake.connection != 0) {
+    put_connection(out, handshake);
+  }
   if (!handshake.refusal.ok()) put_refusal(out, handshake.refusal);
   bytes.resize(parts::finish(out));
   return bytes;
@@ -320,7 +321,7 @@ Result<Handshake> decode_handshake(std::span<const std::byte> bytes) {
   if (tlvs.seen(Tlv::refusal)) return out;
   if (!tlvs.seen(Tlv::kind)) return malformed("the kind of the endpoint (TLV 0x8001) is missing");
   if (out.kind == EndpointKind::data) {
-    if (!tlvs.seen(Tlv::data_endpoint)) {
+    if (!tlvs.seen(Tlv::connection)) {
       return malformed("it does not say whose data endpoint it is (TLV 0x8008)");
     }
     return out;

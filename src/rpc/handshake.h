@@ -51,7 +51,8 @@ struct Handshake {
   std::string node_name;
   std::uint16_t auth_method = 0;  ///< 0 none, 1 shared token
   std::vector<std::byte> auth;    ///< nonce or proof
-  // Data endpoints: which connection this belongs to, as the accepting side named it.
+  // How the accepting side names the connection, in its control hello; the connecting side says it
+  // back, with the rest, in the hello of each data endpoint.
   std::uint64_t connection = 0;
   std::uint64_t connection_secret = 0;
   DataRole role = DataRole::connecting_side_reads;

@@ -157,7 +157,6 @@ bool decode_segment(std::span<const std::byte> list, std::size_t i, SegmentDescr
 
 namespace {
 constexpr std::size_t kMetadataHeadBytes = 6;
-constexpr std::size_t kMetadataKeyBytesMax = UINT16_MAX;
 }  // namespace
 
 std::size_t metadata_encoded_bytes(std::span<const Metadata> list) {
@@ -171,8 +170,8 @@ std::size_t metadata_encoded_bytes(std::span<const Metadata> list) {
 std::size_t encode_metadata(std::span<const Metadata> list, std::span<std::byte> out) {
   Writer writer(out);
   for (const Metadata& entry : list) {
-    PAWL_CHECK(!entry.key.empty() && entry.key.size() <= kMetadataKeyBytesMax,
-               "a metadata key has no name or is longer than metadata may be");
+    PAWL_CHECK(entry.key.size() <= kMetadataBytesMax && entry.value.size() <= kMetadataBytesMax,
+               "metadata is longer than kMetadataBytesMax");
     writer.u16(static_cast<std::uint16_t>(entry.key.size()));
     writer.u32(static_cast<std::uint32_t>(entry.value.size()));
     writer.text(entry.key);
@@ -261,9 +260,9 @@ LeaseName get_lease_name(Reader& in) {
   return lease;
 }
 
-std::size_t descriptor_bytes(const std::optional<LeaseDescriptor>& lease) {
-  if (!lease.has_value()) return 0;
-  return LeaseDescriptor::kBytes + std::size_t{lease->segments} * SegmentDescriptor::kBytes;
+std::size_t descriptor_bytes(const std::optional<LeaseDescriptor>& lease,
+                             std::span<const std::byte> segments) {
+  return lease.has_value() ? LeaseDescriptor::kBytes + segments.size() : 0;
 }
 
 void put_descriptor(Writer& out, const LeaseDescriptor& lease,
@@ -331,7 +330,6 @@ bool metadata_well_formed(std::span<const std::byte> encoded) {
   while (reader.ok() && reader.remaining() > 0) {
     const std::uint16_t key_bytes = reader.u16();
     const std::uint32_t value_bytes = reader.u32();
-    if (key_bytes == 0) return false;
     reader.skip(key_bytes);
     reader.skip(value_bytes);
   }

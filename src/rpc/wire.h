@@ -141,7 +141,8 @@ struct Fragment {
 };
 
 /// First frame of each endpoint, from both sides: u64 epoch, u64 incarnation of the sender,
-/// u64 transcript (handshake_transcript: the same number from both), then the authentication proof.
+/// u64 transcript (control: handshake_transcript; data: the endpoint's incarnation; the same number
+/// from both), then the authentication proof.
 struct Hello {
   static constexpr std::size_t kFixedBytes = 24;
   std::uint64_t epoch = 0;

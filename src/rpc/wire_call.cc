@@ -51,7 +51,7 @@ bool get_payload(Reader& in, std::uint32_t payload_bytes, std::uint64_t inline_b
 
 std::size_t encoded_bytes(const Request& body) {
   return Request::kFixedBytes + (body.trace.has_value() ? kTraceBytes : 0) + body.metadata.size() +
-         parts::descriptor_bytes(body.lease) + body.payload.size();
+         parts::descriptor_bytes(body.lease, body.segments) + body.payload.size();
 }
 
 std::size_t encode(const Request& body, std::span<std::byte> out) {
@@ -124,7 +124,7 @@ static_assert(kMetadataBytesMax == 8192, "the sentence above and docs/wire.md na
 
 std::size_t encoded_bytes(const Response& body) {
   return Response::kFixedBytes + body.message.size() + body.detail.size() +
-         parts::descriptor_bytes(body.lease) + body.payload.size();
+         parts::descriptor_bytes(body.lease, body.segments) + body.payload.size();
 }
 
 std::size_t encode(const Response& body, std::span<std::byte> out) {

@@ -43,13 +43,14 @@ void put(Writer& out, const LeaseName& lease);
 LeaseName get_lease_name(Reader& in);
 
 /// A lease descriptor and its list of segments.
-std::size_t descriptor_bytes(const std::optional<LeaseDescriptor>& lease);
+std::size_t descriptor_bytes(const std::optional<LeaseDescriptor>& lease,
+                             std::span<const std::byte> segments);
 void put_descriptor(Writer& out, const LeaseDescriptor& lease, std::span<const std::byte> segments);
 /// Checks every segment too, and adds up the bytes of inline ones.
 bool get_descriptor(Reader& in, LeaseDescriptor& lease, std::span<const std::byte>& segments,
                     std::uint64_t& inline_bytes, const char*& why);
 
-/// Every entry whole, every key with a name, nothing left over.
+/// Every entry whole, nothing left over.
 bool metadata_well_formed(std::span<const std::byte> encoded);
 
 }  // namespace pawl::rpc::parts

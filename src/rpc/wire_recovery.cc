@@ -70,7 +70,7 @@ bool decode(std::span<const std::byte> in, Relend& out, const char*& why) {
 }
 
 std::size_t encoded_bytes(const RelendAnswer& body) {
-  return RelendAnswer::kFixedBytes + parts::descriptor_bytes(body.descriptor);
+  return RelendAnswer::kFixedBytes + parts::descriptor_bytes(body.descriptor, body.segments);
 }
 
 std::size_t encode(const RelendAnswer& body, std::span<std::byte> out) {

@@ -38,6 +38,17 @@ constexpr const char* kControl =
     "0600 06000000 6e6f64652d61"                                  // name
     "0700 07000000 0100 6e6f6e6365";                              // authentication
 
+// As the accepting side answers: it names the connection.
+Handshake accepting() {
+  Handshake handshake = control();
+  handshake.connection = 0x3837363534333231;
+  handshake.connection_secret = 0x4847464544434241;
+  return handshake;
+}
+
+constexpr const char* kAcceptingTail =
+    "0880 18000000 3132333435363738 4142434445464748 00 00 0000 00000000";
+
 Handshake data() {
   Handshake handshake;
   handshake.kind = EndpointKind::data;
@@ -93,6 +104,8 @@ Bytes with_tlv(const char* tlv) {
 
 TEST(HandshakeGolden, EncodesToTheseBytes) {
   EXPECT_EQ(to_hex(from_hex(kControl)), to_hex(encode_handshake(control())));
+  EXPECT_EQ(to_hex(from_hex(kControl)) + to_hex(from_hex(kAcceptingTail)),
+            to_hex(encode_handshake(accepting())));
   EXPECT_EQ(to_hex(from_hex(kData)), to_hex(encode_handshake(data())));
   EXPECT_EQ(to_hex(from_hex(kRefusal)), to_hex(encode_handshake(refusal())));
 }
@@ -118,6 +131,11 @@ TEST(HandshakeGolden, ControlComesBackAsItWas) {
 }
 
 TEST(HandshakeGolden, DataAndRefusalComeBackAsTheyWere) {
+  const Result<Handshake> answer = decode_handshake(encode_handshake(accepting()));
+  ASSERT_TRUE(answer.ok()) << answer.status().to_string();
+  EXPECT_EQ(accepting().connection, answer->connection);
+  EXPECT_EQ(accepting().connection_secret, answer->connection_secret);
+
   const Result<Handshake> endpoint = decode_handshake(from_hex(kData));
   ASSERT_TRUE(endpoint.ok()) << endpoint.status().to_string();
   EXPECT_EQ(EndpointKind::data, endpoint->kind);

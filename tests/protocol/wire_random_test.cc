@@ -345,8 +345,8 @@ TEST(WireRefuses, UnknownNumbersAndLimits) {
 
 TEST(WireRefuses, MetadataThatIsNotWellFormed) {
   Request body;
-  const Bytes no_name(6);
-  body.metadata = no_name;
+  const Bytes short_head(5);
+  body.metadata = short_head;
   Bytes bytes(encoded_bytes(body));
   encode(body, bytes);
   Request back;
