@@ -47,8 +47,17 @@ class ExtentRef {
 class Buffer {
  public:
   Buffer() = default;
-  Buffer(Buffer&&) noexcept = default;
-  Buffer& operator=(Buffer&&) noexcept = default;
+  Buffer(Buffer&& other) noexcept
+      : extent_(std::move(other.extent_)),
+        data_(std::exchange(other.data_, nullptr)),
+        size_(std::exchange(other.size_, 0)) {}
+  Buffer& operator=(Buffer&& other) noexcept {
+    Buffer taken(std::move(other));
+    std::swap(extent_, taken.extent_);
+    std::swap(data_, taken.data_);
+    std::swap(size_, taken.size_);
+    return *this;
+  }
   ~Buffer() = default;
 
   /// The bytes, writable. For memory without CPU access use copy_in (`host_accessible` tells).
@@ -90,9 +99,16 @@ class Block {
  public:
   Block() = default;
   Block(const Block&) noexcept = default;
-  Block(Block&&) noexcept = default;
-  Block& operator=(const Block&) noexcept = default;
-  Block& operator=(Block&&) noexcept = default;
+  Block(Block&& other) noexcept
+      : extent_(std::move(other.extent_)),
+        data_(std::exchange(other.data_, nullptr)),
+        size_(std::exchange(other.size_, 0)) {}
+  Block& operator=(Block other) noexcept {
+    std::swap(extent_, other.extent_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
   ~Block() = default;
 
   /// The bytes. A Block of a Region shows what the region's holder writes after `Region::reuse`.
@@ -109,7 +125,7 @@ class Block {
   [[nodiscard]] bool host_accessible() const noexcept;
 
   /// The writable Buffer back. failed_precondition if other Blocks or live leases still refer to
-  /// the memory, if this is a slice or part of a Region; then *this is unchanged.
+  /// the memory, if this is a slice from further in or part of a Region; then *this is unchanged.
   Result<Buffer> unique() &&;
 
   /// Cuts the readers off: ends every lease of this memory (each reader's check says stale) and

@@ -3,16 +3,26 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "pawl/result.h"
 
 namespace pawl {
 
+/// Bytes that a kind gave out and did not get back, by the pages they came in.
+struct PageCounts {
+  std::uint64_t huge = 0;         ///< of the system's reserve of huge pages
+  std::uint64_t transparent = 0;  ///< transparent huge pages were asked for; the kernel decides
+  std::uint64_t plain = 0;
+};
+
 /// How one kind of memory is allocated, named to devices and touched. Pawl itself never reads or
 /// writes payload bytes but through `copy_in` and `copy_out`, so that memory without CPU access
-/// (device memory) works everywhere. Any thread. A kind outlives every pool and region that uses it.
+/// (device memory) works everywhere. Any thread. A kind outlives every pool and region that uses
+/// it.
 class MemoryKind {
  public:
   virtual ~MemoryKind() = default;
@@ -37,12 +47,16 @@ class MemoryKind {
   /// True if the CPU may load from and store to the addresses directly.
   [[nodiscard]] virtual bool cpu_readable() const = 0;
 
-  /// True for plain host memory, for which the argument of `verify_read` holds (docs/guarantees.md).
+  /// True for plain host memory, for which the argument of `verify_read` holds
+  /// (docs/guarantees.md).
   [[nodiscard]] virtual bool host() const = 0;
+
+  /// For stats; zeros where it means nothing.
+  [[nodiscard]] virtual PageCounts page_counts() const { return {}; }
 };
 
 /// Ordinary host memory from mmap: huge pages where the system has them, else transparent huge
-/// pages, else plain pages. Stateless: one object serves any number of pools.
+/// pages, else plain pages; touched before it is given out. One object serves any number of pools.
 class HostMemory final : public MemoryKind {
  public:
   [[nodiscard]] std::string_view name() const override { return "host"; }
@@ -53,6 +67,18 @@ class HostMemory final : public MemoryKind {
   void copy_out(std::span<std::byte> to, const std::byte* from) const override;
   [[nodiscard]] bool cpu_readable() const override { return true; }
   [[nodiscard]] bool host() const override { return true; }
+  [[nodiscard]] PageCounts page_counts() const override;
+
+ private:
+  // Which mappings are of which pages, for `free`. A few per pool.
+  struct Mapping {
+    std::byte* base;
+    std::size_t bytes;
+    std::uint64_t PageCounts::*pages;
+  };
+  mutable std::mutex mutex_;
+  std::vector<Mapping> mappings_;
+  PageCounts counts_;
 };
 
 }  // namespace pawl

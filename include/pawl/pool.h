@@ -23,13 +23,22 @@ struct PoolOptions {
   /// Part of bytes_max that lending cannot use, so that what was asked for can still land.
   /// Default: a quarter.
   std::size_t landing_reserve_bytes = SIZE_MAX;
-  /// Memory is taken from the system and registered in pieces of this size (a power of two, at
-  /// least 64 KiB); larger buffers get a slab of their own.
-  std::size_t slab_bytes = std::size_t{64} << 20;
+  /// Memory is taken from the system and registered in pieces of this size: a power of two from
+  /// 64 KiB to 64 MiB, at most bytes_max; larger buffers get a slab of their own. 0: 64 MiB, or
+  /// less in a small pool.
+  std::size_t slab_bytes = 0;
   /// Slabs made when the pool is made, before anything asks.
   std::size_t bytes_at_start = 0;
   /// Bound on memory in quarantine; beyond it new transfers are refused, never released early.
   std::size_t quarantine_bytes_max = std::size_t{256} << 20;
+  /// Leases that may exist at the same time, at most 262142. 8 bytes each are registered at the
+  /// start.
+  std::uint32_t leases_max = 65536;
+  /// When memory is short, leases older than this are ended, oldest first, to make room.
+  Duration room_lease_age_min = std::chrono::milliseconds(1);
+  /// 0: the first generations of leases are unpredictable. Else they repeat by this seed, for
+  /// simulation.
+  std::uint64_t generation_seed = 0;
   /// nullptr: HostMemory. Must outlive the pool.
   MemoryKind* kind = nullptr;
   /// Grow on the calling thread instead of a helper thread: for simulation and tests only.
@@ -37,8 +46,9 @@ struct PoolOptions {
 };
 
 struct PoolStats {
-  std::uint64_t bytes_total = 0;  ///< taken from the system
-  std::uint64_t bytes_in_use = 0; ///< held by Buffers, Blocks, leases and landings
+  std::uint64_t bytes_total = 0;   ///< taken from the system
+  std::uint64_t bytes_in_use = 0;  ///< held by Buffers, Blocks, leases and landings
+  std::uint64_t bytes_cached = 0;  ///< free, in the caches of threads
   std::uint64_t bytes_landing = 0;
   std::uint64_t bytes_quarantined = 0;
   std::uint64_t buffers_quarantined = 0;
@@ -49,12 +59,15 @@ struct PoolStats {
   std::uint64_t waiting = 0;
   std::uint64_t leases_ended_for_room = 0;
   std::uint64_t slabs = 0;
+  std::uint64_t bytes_huge_pages = 0;              ///< of the pool's memory kind
+  std::uint64_t bytes_transparent_huge_pages = 0;  ///< asked for; the kernel decides
 };
 
 /// Registered buffers in size classes of powers of two from 4 KiB to 64 MiB, for every fabric and
 /// device of a node. Any thread; acquire and release on one thread stay in that thread's cache.
 /// Growth (allocation, registration) happens on a helper thread, never in a poller's turn. The
-/// pool must outlive nothing: Buffers, Blocks and leases keep what they need alive.
+/// pool must outlive nothing: Buffers, Blocks and leases keep what they need alive. Options that
+/// cannot work are named by every acquire (invalid_argument).
 class Pool {
  public:
   static constexpr std::size_t kBufferBytesMin = 4096;
@@ -66,18 +79,21 @@ class Pool {
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  /// A buffer of `bytes` bytes (size() == bytes, capacity the class) if one is free now.
-  /// too_large above kBufferBytesMax, invalid_argument for 0, resource_exhausted otherwise.
+  /// A buffer of `bytes` bytes (size() == bytes, capacity the class) if one is free now, perhaps
+  /// because an old lease was ended for it. too_large above kBufferBytesMax or what may be lent,
+  /// invalid_argument for 0, resource_exhausted otherwise, also if others wait.
   Result<Buffer> try_acquire(std::size_t bytes);
 
   /// Waits for one, first come first served, at most until `deadline` from now (code deadline).
-  /// When memory is short the pool ends its oldest leases to make room.
+  /// When memory is short the pool ends its oldest leases to make room. Who waits on a poller is
+  /// told from its ready queue, never inside the release that made room.
   Operation<Result<Buffer>> acquire(std::size_t bytes, Duration deadline = std::chrono::seconds(1));
 
   /// A Block with a copy of `bytes`, for small or static content.
   Result<Block> copy_of(std::span<const std::byte> bytes);
 
   [[nodiscard]] PoolStats stats() const;
+  /// For the layers of the library.
   [[nodiscard]] detail::PoolCore& core() const { return *core_; }
 
  private:

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string_view>
 
+#include "memory/quarantine.h"
 #include "memory/registrar.h"
 #include "pawl/buffer.h"
 #include "pawl/region.h"
@@ -13,16 +13,6 @@
 #include "pawl/time.h"
 
 namespace pawl::memory {
-
-/// Why memory is out of the pool's hands.
-enum class QuarantineReason : std::uint8_t {
-  none,
-  read_in_flight,   ///< a READ into it has not completed
-  endpoint_drain,   ///< its endpoint is in ERR and not yet destroyed
-  revoke,           ///< a window over it is not yet proven dead
-  cancel_unacked,   ///< hold_until_ack: the peer has not acknowledged the cancel
-};
-std::string_view quarantine_reason_name(QuarantineReason reason);
 
 /// The landing memory of one segment of a transfer. The record of the transfer's READs owns it
 /// from before the first post until the last completion; no API gives access to the bytes before
@@ -34,9 +24,10 @@ class Landing {
   Landing() = default;
   Landing(Landing&& other) noexcept;
   Landing& operator=(Landing&& other) noexcept;
-  ~Landing();
+  ~Landing() { give_back(false); }
 
-  /// A whole buffer; `bytes` of it (at most its capacity) will be landed into.
+  /// A whole buffer; `bytes` of it (at most its capacity, else invalid_argument and the buffer goes
+  /// back) will be landed into.
   static Result<Landing> into_buffer(Buffer buffer, std::size_t bytes);
   /// [offset, offset + bytes) of a region; ends no lease: failed_precondition if a live lease or
   /// another landing touches the range (reuse it first).
@@ -47,6 +38,10 @@ class Landing {
   [[nodiscard]] std::size_t size() const { return size_; }
   /// The registration for the device with this index; 0 if it is not registered there.
   [[nodiscard]] MemoryHandle handle(std::size_t device) const;
+  /// Bytes that are held for it: the buffer's capacity, or the range's size.
+  [[nodiscard]] std::size_t held_bytes() const;
+  /// Memory of a pool (a Buffer can be had), not a range of a region.
+  [[nodiscard]] bool from_pool() const;
 
   /// The check said valid: `bytes` of the landed bytes (all, or those of a partial range) as
   /// read-only memory.
@@ -57,14 +52,18 @@ class Landing {
   /// a region an empty Buffer object and the range is free again.
   [[nodiscard]] Buffer discard() &&;
 
-  /// Marks the memory as held for a reason, for stats and bounds; `none` ends it.
+  /// Shows the memory as held for a reason, in stats and bounds; `none` ends it, as do accept and
+  /// discard. `PoolCore::quarantine_full` says when a bound is reached.
   void set_quarantine(QuarantineReason reason, TimePoint now);
 
  private:
+  Landing(detail::ExtentRef extent, std::byte* data, std::size_t size);
+  void give_back(bool landed);
+
   detail::ExtentRef extent_;
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
-  QuarantineReason reason_ = QuarantineReason::none;
+  Quarantined quarantine_;
 };
 
 }  // namespace pawl::memory

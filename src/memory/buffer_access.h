@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <utility>
+
+#include "memory/extent.h"
+#include "pawl/buffer.h"
+#include "pawl/region.h"
+
+namespace pawl {
+
+/// The memory layer's way into Buffers and Blocks.
+struct BufferAccess {
+  static Buffer buffer(detail::ExtentRef extent, std::byte* data, std::size_t size) {
+    return Buffer(std::move(extent), data, size);
+  }
+  static Block block(detail::ExtentRef extent, std::byte* data, std::size_t size) {
+    return Block(std::move(extent), data, size);
+  }
+  static const detail::ExtentRef& reference(const Block& block) { return block.extent_; }
+  static const detail::ExtentRef& reference(const Buffer& buffer) { return buffer.extent_; }
+  static detail::ExtentRef take(Buffer&& buffer) { return std::move(buffer.extent_); }
+  /// Where a handle over this device finds the memory; 0 if it is not registered there.
+  static MemoryHandle handle(const Buffer& buffer, std::size_t device) {
+    return buffer.extent_ ? buffer.extent_->handle(device) : MemoryHandle{};
+  }
+  static MemoryHandle handle(const Block& block, std::size_t device) {
+    return block.extent_ ? block.extent_->handle(device) : MemoryHandle{};
+  }
+};
+
+struct RegionAccess {
+  static const detail::ExtentRef& reference(const Region& region) { return region.extent_; }
+  static Region region(detail::ExtentRef extent) { return Region(std::move(extent)); }
+};
+
+}  // namespace pawl
