@@ -237,7 +237,7 @@ TEST(Handshake, LimitsThatCannotWorkAreRefused) {
 
 TEST(Handshake, LongTextsAreCutAtACharacter) {
   Handshake handshake = control();
-  handshake.node_name = std::string(kNodeNameBytesMax - 1, 'n') + "\xc3\xa4 and more";
+  handshake.node_name.assign(kNodeNameBytesMax - 1, 'n').append("\xc3\xa4 and more");
   handshake.auth.assign(kAuthBytesMax, std::byte{1});
   handshake.refusal = Status::with_detail(Code::unavailable, std::string(5000, 'x'));
   const Bytes bytes = encode_handshake(handshake);
