@@ -31,6 +31,12 @@ struct Capabilities {
   std::uint32_t send_depth_max = 1;  ///< send, read, bind and invalidate together
   std::uint32_t receive_depth_max = 1;
   WindowSupport windows = WindowSupport::none;
+  /// allocate_window and free_window may take milliseconds: any thread may call them, and a helper
+  /// should. Otherwise they are quick and belong to the poller's thread.
+  bool window_calls_block = false;
+  /// A key of `expose` opens exactly those bytes, to that group alone. False on verbs, where it
+  /// opens the registration to whoever knows it: only windows are exact there.
+  bool exact_keys = true;
 };
 
 /// Sizes of one endpoint's queues; clamped to the capabilities by the fabric, never above them.
@@ -49,7 +55,7 @@ enum class EventKind : std::uint8_t {
   connect_failed,   ///< `status` says why; its receives were flushed, the endpoint is gone and no
                     ///< `closed` follows. At the accepting end: the peer gave up before `connected`
   failed,           ///< the endpoint went to ERR by itself (never by set_error), once; flushes
-                    ///< follow by poll; close it
+                    ///< come by poll, before it and after it; close it
   closed,           ///< the last trace of a closed endpoint: poll has returned every completion
   device,           ///< `status` describes a change of the device (port down, removed)
 };
@@ -65,8 +71,10 @@ struct Event {
 
 /// What a NIC does, as a small batch-oriented interface with three implementations (verbs, tcp,
 /// sim) and one decorator (faulty). One object serves one poller: every function is called on
-/// that poller's thread, except those of Registrar. It never calls back; everything that happens
-/// is a value that `poll` or `poll_events` returns. It never throws and never blocks.
+/// that poller's thread, except those of Registrar and where `window_calls_block` says so. It never
+/// calls back; everything that happens is a value that `poll` or `poll_event` returns. It never
+/// throws and never blocks; connect, accept and close may each cost a few system calls (about a
+/// millisecond on verbs), so they are not for each call.
 ///
 /// The promises (each has a case in tests/conformance):
 ///  1. Messages of one endpoint arrive once, whole and in the order of their posts, or the
@@ -77,19 +85,25 @@ struct Event {
 ///  3. A completion of a receive or READ, whatever its status, gives the memory back; before it
 ///     the fabric may write there at any moment, after it never.
 ///  4. A READ moves bytes of memory that the peer exposed to this group and only within the bounds
-///     that the key opens; anything else completes with remote_access, changes nothing in the
-///     landing memory beyond the READ's own segments, and takes both endpoints to ERR.
+///     that the key opens (`exact_keys`); anything else completes with remote_access, changes
+///     nothing in the landing memory beyond the READ's own segments, and takes both endpoints to
+///     ERR.
 ///  5. There is no way to write into a peer's memory.
 ///  6. After `set_error` nothing new is executed here; what was posted is flushed.
 ///  7. A revoked window or a dead group gives no byte to a READ that is executed afterwards
 ///     (exact); see WindowSupport for devices that promise less.
 ///  8. A message for which no receive is posted waits, and so does everything behind it on that
-///     endpoint; nothing is lost.
+///     endpoint, READs too; nothing is lost. That costs milliseconds: credits keep it from
+///     happening.
 ///  9. `arm` returning true means that anything which happens later makes event_fd readable.
 /// 10. No completion with success and no `failed` of an endpoint before poll_event has returned its
 ///     `connected`: what arrives earlier waits.
 /// 11. A message longer than the receive that it meets is never cut: the receive completes with
 ///     local_error, the send with remote_operation, and both ends go to ERR.
+/// 12. `failed` comes when the fabric hears of the end: by what is posted, so an endpoint keeps a
+///     receive posted (a device may tell an empty one nothing), or by the peer's fabric. A host
+///     that vanished is noticed only by work that it does not acknowledge (retry_exceeded), and a
+///     READ of it completes late or not before `close`: the caller's own time limit ends it.
 class Fabric : public Registrar {
  public:
   /// "tcp", "sim", "verbs".
@@ -112,7 +126,8 @@ class Fabric : public Registrar {
   virtual Result<EndpointId> connect(std::string_view address, const EndpointOptions& options,
                                      std::span<const std::byte> hello, TimePoint deadline) = 0;
   /// Answers a connect_request; `hello` reaches the other side's `connected`. Receives posted
-  /// between connect_request and accept are in place before the first message. An error (unknown
+  /// between connect_request and accept are in place before the first message; with more of them
+  /// than `options.receive_depth` accept is an error (resource_exhausted). An error (unknown
   /// endpoint: the peer gave up; hello too large) changes nothing: the caller closes or rejects.
   /// Ends with `connected`, or with connect_failed if the peer went away meanwhile.
   virtual Status accept(EndpointId endpoint, const EndpointOptions& options,
@@ -122,10 +137,15 @@ class Fabric : public Registrar {
   virtual void reject(EndpointId endpoint, std::span<const std::byte> hello) = 0;
 
   /// Takes the endpoint to ERR: nothing new is executed, posted work is flushed, the peer's end
-  /// fails soon after. Idempotent; before `connected` it does nothing (close it instead).
+  /// fails soon after: its fabric is told (on verbs by the bootstrap connection, which stays open
+  /// for that), as long as there is a way. Idempotent; before `connected` it does nothing (close it
+  /// instead).
   virtual void set_error(EndpointId endpoint) = 0;
   /// Destroys the endpoint: what has not completed is flushed, then `closed` comes as its last
-  /// event. Idempotent; an unknown id is ignored.
+  /// event. Idempotent; an unknown id is ignored. A message whose send has succeeded is not lost by
+  /// it. Windows that are bound through the endpoint are freed first (set_error, flushes,
+  /// free_window, close): on verbs `closed` waits for that, since a device may take a minute to
+  /// destroy a queue pair under a bound window.
   virtual void close(EndpointId endpoint) = 0;
   /// Forgets every remote key that was made for a group.
   virtual void close_group(PeerGroup group) = 0;
@@ -139,13 +159,20 @@ class Fabric : public Registrar {
   virtual Result<RemoteAddress> expose(PeerGroup group, MemoryHandle memory, std::byte* base,
                                        std::uint64_t length) = 0;
 
-  /// A window for `bind`. unimplemented where capabilities().windows is none.
+  /// A window for `bind`. unimplemented where capabilities().windows is none. It is bound at most
+  /// kWindowBindsMax times and then freed, so that no key comes twice. A bind comes only after the
+  /// invalidate of the one before, and an invalidate only once after a bind, through its endpoint:
+  /// anything else never reaches the device (one crashes Linux 6.1); post refuses it
+  /// (failed_precondition), or it completes with bind_error or local_error. After an error or flush
+  /// of a bind or an invalidate the window can only be freed.
   virtual Result<WindowId> allocate_window() = 0;
   /// The key that the next bind of this window will open; it goes into the message of the same
   /// chain. Zero-based: the remote address is the offset in the bound bytes.
   [[nodiscard]] virtual std::uint64_t next_window_key(WindowId window) const = 0;
-  /// Ends the window; its return proves that no READ is served through it any more. May take
-  /// milliseconds on verbs: called on a helper thread there.
+  /// Ends the window, bound or not; its success proves that no READ is served through it any more.
+  /// Not while a bind or an invalidate that names it may still be executed, which would kill the
+  /// endpoint: each has completed, or its endpoint is in ERR. Where the fabric can tell, that is
+  /// failed_precondition and nothing is done.
   virtual Status free_window(WindowId window) = 0;
 
   // --- work --------------------------------------------------------------------------------
@@ -157,6 +184,8 @@ class Fabric : public Registrar {
   /// binds and each of their segments have at least one, since devices take a zero length for
   /// 2^31 or drop the packet. A request that was not accepted does not complete. A local segment
   /// outside its registration is accepted and completes with local_error; the endpoint goes to ERR.
+  /// A slot of the send queue is taken until its completion, which may come after the peer's
+  /// credit. READs beyond read_depth are accepted, and hold up what is posted behind them.
   virtual std::size_t post(EndpointId endpoint, std::span<const WorkRequest> chain,
                            Status& why) = 0;
 
@@ -182,5 +211,9 @@ class Fabric : public Registrar {
 };
 
 inline constexpr std::size_t kHelloBytesMax = 4096;
+
+/// A bind gives a window its next key by counting 8 bits on: the key of bind 1 works again after
+/// bind 257.
+inline constexpr std::uint32_t kWindowBindsMax = 255;
 
 }  // namespace pawl::fabric

@@ -25,7 +25,8 @@ struct ListenerId {
 };
 
 /// The endpoints of one peer connection. Remote keys are made for a group and open nothing on
-/// endpoints of another one. Chosen by the caller, unique per fabric, never used again.
+/// endpoints of another one (where Capabilities::exact_keys). Chosen by the caller, unique per
+/// fabric, never used again.
 struct PeerGroup {
   std::uint64_t value = 0;
   friend auto operator<=>(PeerGroup, PeerGroup) = default;
@@ -65,7 +66,9 @@ struct WorkRequest {
   std::uint64_t id = 0;  ///< comes back in the completion; the fabric does not interpret it
   Opcode op = Opcode::send;
   /// Asks for a completion now. One that is not signalled still completes exactly once, together
-  /// with the next signalled request of its endpoint.
+  /// with the next signalled request of its endpoint; if that one did not succeed, this one may be
+  /// `flushed` though it was done. The fabric signals by itself where silent work would fill the
+  /// queue.
   bool signalled = true;
   /// Waits for earlier READs of this endpoint (needed before an invalidate).
   bool fence = false;
@@ -83,9 +86,9 @@ enum class CompletionStatus : std::uint8_t {
   flushed,             ///< the endpoint went to ERR before this was done
   local_error,         ///< length or protection of the local segments, queue overrun
   remote_access,       ///< the peer's key or bounds refused a READ
-  remote_operation,    ///< the peer's device failed
+  remote_operation,    ///< the peer's device failed, or the message was longer than its receive
   retry_exceeded,      ///< the peer's device does not answer
-  receiver_not_ready,  ///< the peer had no receive posted for too long
+  receiver_not_ready,  ///< the peer had no receive for too long; not where promise 8 is kept
   bind_error,
 };
 

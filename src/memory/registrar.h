@@ -40,12 +40,14 @@ class Registrar {
 
   /// Registers `memory` as a whole. The memory stays the caller's and must outlive the
   /// registration. Any thread. Errors name the limit that was hit (locked memory, device) and the
-  /// remedy; after an error nothing is registered.
+  /// remedy; after an error nothing is registered. The same bytes registered at two devices, or
+  /// twice at one, count twice against the limit of locked memory.
   virtual Result<MemoryHandle> register_memory(std::span<std::byte> memory, MemoryKind& kind,
                                                MemoryUse use) = 0;
 
   /// Ends a registration, and every remote key made from it. The caller has seen to it that no
-  /// lease, landing or quarantine lies in the memory. Any thread.
+  /// lease, landing or quarantine lies in the memory. failed_precondition, and nothing is ended,
+  /// while a window is bound to it. Any thread.
   virtual Status deregister_memory(MemoryHandle handle) = 0;
 };
 
