@@ -230,9 +230,9 @@ class OperationAwaiter : public AwaiterCore {
   [[nodiscard]] bool await_ready() const noexcept { return false; }
   template <class P>
   bool await_suspend(std::coroutine_handle<P> handle) {
-    suspend(handle);
-    operation_.begin(Callback<T>{&OperationAwaiter::done, this});
-    return began();
+    return suspend(handle, [this] {
+      operation_.begin(Callback<T>{&OperationAwaiter::done, this});
+    });
   }
   T await_resume() {
     T value = std::move(*value_);

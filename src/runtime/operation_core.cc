@@ -28,6 +28,7 @@ void OperationCore::begin_core() {
 }
 
 OperationCore::Claim OperationCore::claim() noexcept {
+  if (!pending()) return Claim::refused;  // before home_, which is written until then
   if (home_ == nullptr) {
     return move(State::pending, State::delivering) ? Claim::deliver_here : Claim::refused;
   }

@@ -151,18 +151,6 @@ class CallInBegin final : public OperationState<Unit> {
   bool completes_;
 };
 
-/// g++ 12 destroys a capturing lambda that is a by-value parameter of a coroutine twice; this is a
-/// class with a constructor.
-template <class F>
-class Named {
- public:
-  explicit Named(F fn) : fn_(std::move(fn)) {}
-  auto operator()() { return fn_(); }
-
- private:
-  F fn_;
-};
-
 /// Another library's event: one waiter, resumed where it is set.
 class ForeignEvent {
  public:

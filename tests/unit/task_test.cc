@@ -5,6 +5,7 @@
 
 #include <coroutine>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -274,7 +275,7 @@ TEST(Task, DroppedWhileItBeginsToWait) {
       return make_operation<test::CallInBegin>([&started] { started.drop(); }, completes);
     };
     int value = 0;
-    started = rig.start(body(gate, test::Named(op)), value);
+    started = rig.start(body(gate, op), value);
     gate.open();
     EXPECT_EQ(Noisy::alive, 0);
     EXPECT_EQ(value, 0);
@@ -464,6 +465,25 @@ TEST(Task, AForeignCoroutineAwaitsTasksAndOperations) {
   }
   EXPECT_EQ(Noisy::alive, 0);  // the job was destroyed, and what it awaited with it
   EXPECT_EQ(gate.waiting(), 0U);
+}
+
+TEST(Task, AForeignCoroutineMayBeDestroyedByWhatItAwaits) {
+  for (const bool completes : {false, true}) {
+    Rig rig;
+    const Poller::Scope scope(rig.poller);
+    std::optional<test::ForeignJob> job;
+    auto body = [](std::optional<test::ForeignJob>& self, bool also) -> test::ForeignJob {
+      Noisy noisy;
+      auto destroy = [&self] { self.reset(); };
+      auto operation = make_operation<test::CallInBegin>(destroy, also);
+      co_await std::move(operation);
+      ADD_FAILURE() << "not reached";
+    };
+    job.emplace(body(job, completes));
+    job->start();
+    EXPECT_FALSE(job.has_value());
+    EXPECT_EQ(Noisy::alive, 0);
+  }
 }
 
 TEST(Task, ParametersAreDestroyedOnce) {

@@ -90,17 +90,32 @@ class AwaiterCore : private Work {
 
  protected:
   AwaiterCore() noexcept : Work(&AwaiterCore::run_deferred, "resume") {}
-  ~AwaiterCore() { Poller::withdraw(*this); }
-
-  template <class P>
-  void suspend(std::coroutine_handle<P> handle) noexcept {
-    handle_ = handle;
-    if constexpr (HasRoot<P>) root_ = handle.promise().root();
-    poller_ = Poller::current();
+  ~AwaiterCore() {
+    Poller::withdraw(*this);
+    if (gone_ != nullptr) *gone_ = true;
   }
-  /// After the operation was begun: true if the coroutine stays suspended (then `this` may be
-  /// gone), false if the value is there.
-  bool began();
+
+  /// Suspends `handle` and calls `begin`, which begins the operation. True if the coroutine stays
+  /// suspended (then `this` may be gone), false if the value is there already.
+  template <class P, class Begin>
+  bool suspend(std::coroutine_handle<P> handle, Begin begin) {
+    handle_ = handle;
+    poller_ = Poller::current();
+    if constexpr (HasRoot<P>) {
+      root_ = handle.promise().root();
+      begin();
+    } else if (poller_ == nullptr) {
+      begin();
+    } else {
+      // A coroutine of another library may be destroyed by what it begins.
+      bool gone = false;
+      gone_ = &gone;
+      begin();
+      if (gone) return true;
+      gone_ = nullptr;
+    }
+    return began();
+  }
   /// The value was stored: resumes, or leaves it to began().
   void completed();
 
@@ -112,6 +127,7 @@ class AwaiterCore : private Work {
  private:
   enum class Phase : std::uint8_t { beginning, suspended, done };
 
+  bool began();
   static void run_deferred(Work* work);
   void resume();
 
@@ -119,6 +135,7 @@ class AwaiterCore : private Work {
   Root* root_ = nullptr;
   Poller* poller_ = nullptr;
   Next next_ = nullptr;
+  bool* gone_ = nullptr;  // while it begins: where to say that it was destroyed
   std::atomic<Phase> phase_{Phase::beginning};
 };
 

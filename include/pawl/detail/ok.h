@@ -72,9 +72,8 @@ class OkOperationAwaiter final : private AwaiterCore {
   bool await_suspend(std::coroutine_handle<P> frame) {
     fail_ = &fail_coroutine<P>;
     set_next(&OkOperationAwaiter::decide);
-    suspend(frame);
-    operation_.begin(Callback<T>{&OkOperationAwaiter::done, this});
-    if (began()) return true;
+    const auto begin = [this] { operation_.begin(Callback<T>{&OkOperationAwaiter::done, this}); };
+    if (suspend(frame, begin)) return true;
     if (result_->ok()) return false;
     decide(*this).resume();  // may destroy this
     return true;
