@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "pawl/block.h"
 #include "pawl/bulk.h"
 #include "pawl/channel.h"
 #include "pawl/guard.h"
@@ -148,10 +149,15 @@ class Node {
   [[nodiscard]] Poller& poller(std::size_t index = 0);
   [[nodiscard]] const Clock& clock() const;
 
-  /// Runs a task on poller 0 and waits for it on this thread, which turns the poller itself if no
-  /// thread does. Not on a poller thread.
-  template <class T>
-  T block_on(Task<T> task);
+  /// Runs a Task or Operation (by value) on poller 0 and waits for it on this thread, which turns
+  /// the poller itself if no thread does. Not on a poller's thread.
+  template <class A>
+  auto block_on(A awaitable) {
+    return running() ? pawl::block_on(poller(), std::move(awaitable))
+                     : pawl::run_until(poller(), std::move(awaitable));
+  }
+  /// True while threads turn the pollers.
+  [[nodiscard]] bool running() const;
 
   [[nodiscard]] NodeStats stats() const;
 

@@ -43,7 +43,4 @@ constexpr Policy policy_of(Guard guard) {
   return Policy{};
 }
 
-/// Bit `g` of a set of guards, as it travels in the handshake.
-constexpr std::uint64_t bit(Guard guard) { return std::uint64_t{1} << (static_cast<unsigned>(guard) & 63); }
-
 }  // namespace pawl::guard

@@ -58,6 +58,11 @@ Result<Landing> Landing::into_region(const Region& region, std::size_t offset, s
   return Landing(extent, data, bytes);
 }
 
+void Landing::copy_in(std::size_t offset, std::span<const std::byte> from) {
+  PAWL_CHECK(offset <= size_ && from.size() <= size_ - offset, "bytes land inside their landing");
+  extent_->kind().copy_in(data_ + offset, from);
+}
+
 MemoryHandle Landing::handle(std::size_t device) const {
   return extent_ ? extent_->handle(device) : MemoryHandle{};
 }

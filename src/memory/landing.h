@@ -36,6 +36,8 @@ class Landing {
   explicit operator bool() const { return static_cast<bool>(extent_); }
   [[nodiscard]] std::byte* address() const { return data_; }
   [[nodiscard]] std::size_t size() const { return size_; }
+  /// For bytes that came inside a message instead of by READ.
+  void copy_in(std::size_t offset, std::span<const std::byte> from);
   /// The registration for the device with this index; 0 if it is not registered there.
   [[nodiscard]] MemoryHandle handle(std::size_t device) const;
   /// Bytes that are held for it: the buffer's capacity, or the range's size.

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "pawl/block.h"
+#include "pawl/detail/check.h"
+#include "pawl/node.h"
+#include "pawl/operation.h"
+#include "pawl/poller.h"
+#include "pawl/time.h"
+
+/// For tests of services: nodes in one process on a simulated network, in virtual time. A run
+/// depends on its seed only, takes no real time for waiting, and can be made as hostile as wanted.
+namespace pawl::testing {
+
+/// What goes wrong, drawn for each case. The defaults are a network without faults.
+struct Faults {
+  /// READs of bulk are executed this long after they were posted, with this probability.
+  double read_delay = 0;
+  Duration read_delay_max{0};
+  /// Messages stop for this long, and all behind them.
+  double stall = 0;
+  Duration stall_max{0};
+  double endpoint_loss = 0;    ///< per message or READ: its endpoint fails
+  double connection_loss = 0;  ///< per message or READ: the whole connection fails
+  double connect_refused = 0;
+  double packet_stall = 0;  ///< per packet of a READ's answer, before it is sampled
+  Duration packet_stall_max{0};
+};
+
+/// A set of nodes and the network between them. Nodes are called at "name:port". One thread.
+class World {
+ public:
+  explicit World(std::uint64_t seed);
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  [[nodiscard]] std::uint64_t seed() const;
+  [[nodiscard]] TimePoint now() const;
+  [[nodiscard]] const Clock& clock() const;
+
+  /// A node with this name; clock, fabric and seed of the options are the world's. Lives until
+  /// `crash` or the world's end.
+  Node& add(std::string_view name, NodeOptions options = {});
+  /// Ends a node without a word to its peers. The name may be added again.
+  void crash(std::string_view name);
+
+  void set_faults(const Faults& faults);
+  /// Nothing passes between two nodes, or to and from one, until it is opened again.
+  void cut(std::string_view a, std::string_view b);
+  void mend(std::string_view a, std::string_view b);
+  void cut(std::string_view node);
+  void mend(std::string_view node);
+  /// Every endpoint between two nodes fails now.
+  void fail_connections(std::string_view a, std::string_view b);
+  /// One line per event of the network; empty: none.
+  void trace(std::function<void(std::string_view)> sink);
+
+  /// Lets time pass.
+  void run_for(Duration duration);
+  /// Until `done` or the limit; returns what `done` says then.
+  bool run_until(const std::function<bool()>& done, Duration limit = std::chrono::seconds(60));
+
+  /// Runs a Task or Operation on a node until it is done, and gives its value. One that is not
+  /// done after `limit` of virtual time ends the process: it would never be.
+  template <class A>
+  auto run(Node& node, A awaitable, Duration limit = std::chrono::seconds(600)) {
+    using T = pawl::detail::OperationValueT<A>;
+    std::optional<T> value;
+    auto operation = pawl::detail::to_operation(std::move(awaitable));
+    {
+      const Poller::Scope scope(node.poller());
+      operation.begin(Callback<T>{
+          [](void* to, T got) { static_cast<std::optional<T>*>(to)->emplace(std::move(got)); },
+          &value});
+    }
+    const bool done = run_until([&] { return value.has_value(); }, limit);
+    pawl::detail::require(done, "what World::run was given did not end within its limit");
+    const Poller::Scope scope(node.poller());
+    operation.reset();
+    return std::move(*value);
+  }
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace pawl::testing

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+// A client call from its start to its answer, and its ends. What the answer brings in bulk:
+// client_download.cc.
+#include "rpc/client_call.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "guard/policy.h"
+#include "rpc/client_download.h"
+#include "rpc/connection.h"
+#include "rpc/engine.h"
+#include "rpc/lane.h"
+
+namespace pawl::rpc {
+
+ClientCall::ClientCall(const Method& method, Payload request, Lend lend, Into into,
+                       const CallOptions& options)
+    : method_(method),
+      request_(std::move(request)),
+      lend_(std::move(lend)),
+      into_(std::move(into)),
+      options_(options) {
+  // The memory behind the options' views is the caller's, and may go once the call was made.
+  if (!options.metadata.empty()) {
+    metadata_.resize(metadata_encoded_bytes(options.metadata));
+    if (metadata_.size() <= kMetadataBytesMax) encode_metadata(options.metadata, metadata_);
+  }
+  has_trace_ = options.trace.trace_id != decltype(options.trace.trace_id){};
+}
+
+ClientCall::~ClientCall() = default;
+
+// The user's mistakes, found before anything is sent.
+Status ClientCall::check_arguments() const {
+  const bool lends = !lend_.segments().empty();
+  const bool lands = !std::holds_alternative<Into::Nowhere>(into_.target());
+  if (lends && method_.bulk != BulkDirection::upload) {
+    return {Code::invalid_argument, "lend() goes with upload methods only"};
+  }
+  if (lands && method_.bulk != BulkDirection::download) {
+    return {Code::invalid_argument, "into() goes with download methods only"};
+  }
+  if (lend_.segments().size() > kSegmentsMax) {
+    return {Code::too_large, "more than 1024 blocks are lent in one call"};
+  }
+  if (metadata_.size() > kMetadataBytesMax) {
+    return {Code::too_large, "the metadata is longer than 8192 bytes"};
+  }
+  return {};
+}
+
+void ClientCall::start(std::shared_ptr<Lane> lane) {
+  lane_ = std::move(lane);
+  Engine& engine = lane_->engine();
+  state_ = State::waiting;
+  started_ = engine.poller().now();
+  ++engine.stats().calls_started;
+  ++engine.stats().calls_live;
+  if (Status good = check_arguments(); !good.ok()) return end(good);
+  // 0 is the channel's default; what `inherit` made negative or used up is over already.
+  const Duration budget =
+      options_.deadline.count() == 0 ? lane_->options().default_deadline : options_.deadline;
+  if (budget.count() <= 0) {
+    return end({Code::deadline, "the call's deadline had passed before it was made"});
+  }
+  deadline_ = started_ + budget;
+  deadline_timer_.arm(engine.poller(), deadline_, &ClientCall::on_deadline, this);
+  retain_call();  // submit may end it
+  lane_->submit(*this);
+  release_call();
+}
+
+void ClientCall::connected(Connection& connection) {
+  connection_ = Ref<Connection>(&connection);
+  std::vector<Block> segments;
+  for (const Block& block : lend_.segments()) {
+    if (!block.empty()) segments.push_back(block);
+  }
+  std::size_t total = 0;
+  for (const Block& block : segments) total += block.size();
+  inline_upload_ = !segments.empty() && total <= lane_->engine().context().options.inline_bytes_max;
+  segments_.assign(segments.size(), {});
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    segments_[i].length = segments[i].size();
+    segments_[i].inline_bytes = inline_upload_;
+  }
+  lend_ = Lend(std::move(segments));
+  if (body_bytes() > connection.body_bytes_max()) {
+    return end({Code::too_large,
+                "the request is longer than message_bytes_max: lend what is long as bulk"});
+  }
+  state_ = State::queued;
+  id_ = connection.add(*this, options_.priority == Priority::express);
+  if (!segments_.empty() && !inline_upload_) connection.expect_bulk(connection.role_peer_reads());
+}
+
+void ClientCall::no_connection(const Status& why) { end(Status(why).with_ran(Ran::no)); }
+
+Guard ClientCall::lending_guard() const {
+  const ChannelOptions& options = lane_->options();
+  return options.guard_automatic ? Guard::verify : options.guard;
+}
+
+// The last moment before the request goes out: the lease begins here.
+bool ClientCall::prepare_frame() {
+  if (state_ != State::queued) return false;
+  if (segments_.empty() || inline_upload_) return true;
+  Engine& engine = lane_->engine();
+  guard_ = lending_guard();
+  if (!connection_->guard_negotiated(guard_)) {
+    end({Code::unimplemented, "the channel's guard is not one that both ends can do"});
+    return false;
+  }
+  bulk::Lender::Terms terms;
+  terms.guard = guard_;
+  terms.deadline = deadline_ + engine.context().options.lease_grace;
+  terms.call = id_;
+  terms.hold_until_ack = lane_->options().hold_until_ack;
+  Result<LeaseDescriptor> lease = engine.lender().lend(*connection_, connection_->lent(), this,
+                                                       lend_.segments(), terms, segments_);
+  if (!lease.ok()) {
+    end(lease.status());
+    return false;
+  }
+  lease_ = *lease;
+  lease_id_ = lease->lease.id;
+  bulk_ = true;
+  return true;
+}
+
+Request ClientCall::request_frame() const {
+  Request request;
+  request.method = method_.hash;
+  request.remaining_us = UINT64_MAX;
+  if (deadline_ != TimePoint::never()) {
+    const Duration left = deadline_ - lane_->engine().poller().now();
+    request.remaining_us =
+        static_cast<std::uint64_t>(std::max<std::int64_t>(left.count(), 0)) / 1000;
+  }
+  request.tenant = options_.tenant;
+  request.priority = options_.priority;
+  request.one_way = method_.one_way;
+  if (has_trace_) request.trace = options_.trace;
+  request.metadata = metadata_;
+  std::size_t payload = request_.size();
+  if (!segments_.empty()) {
+    request.lease = lease_;
+    request.lease->segments = static_cast<std::uint16_t>(segments_.size());
+    if (inline_upload_) {
+      for (const SegmentDescriptor& segment : segments_) payload += segment.length;
+    }
+  }
+  request.payload_bytes = static_cast<std::uint32_t>(payload);
+  request.payload = request_.bytes();
+  return request;
+}
+
+std::size_t ClientCall::body_bytes() const {
+  const Request request = request_frame();
+  return encoded_bytes(request) + segments_.size() * SegmentDescriptor::kBytes +
+         (request.payload_bytes - request.payload.size());
+}
+
+void ClientCall::encode_body(std::span<std::byte> out) const {
+  std::vector<std::byte> list(segments_.size() * SegmentDescriptor::kBytes);
+  for (std::size_t i = 0; i < segments_.size(); ++i) {
+    encode(segments_[i], std::span(list).subspan(i * SegmentDescriptor::kBytes));
+  }
+  Request request = request_frame();
+  request.segments = list;
+  out = out.subspan(encode(request, out));
+  if (!inline_upload_) return;
+  for (const Block& block : lend_.segments()) {
+    const Status copied = block.copy_out(0, out.first(block.size()));
+    PAWL_CHECK(copied.ok(), "a block's own bytes can be copied out");
+    out = out.subspan(block.size());
+  }
+}
+
+FrameHeader ClientCall::frame_header() const {
+  FrameHeader header;
+  header.type = FrameType::request;
+  header.call = id_;
+  header.attempt = attempt_;
+  return header;
+}
+
+void ClientCall::frame_sent() {
+  request_went_out_ = true;
+  state_ = State::sent;
+  sent_ = lane_->engine().poller().now();
+  request_ = Payload();
+  if (method_.one_way) end({});
+}
+
+void ClientCall::on_response(const FrameHeader& header, const Response& response) {
+  if (state_ != State::sent || header.attempt != attempt_) return;
+  answered_ = lane_->engine().poller().now();
+  // The callee is done with what it was lent.
+  take_back(bulk::LeaseEnd::released);
+  if (response.code != Code::ok) {
+    if (response.message.empty()) {
+      return end(Status(response.code, "the peer gave no reason", response.ran, response.native));
+    }
+    return end(Status::with_detail(response.code, std::string(response.message), response.ran,
+                                   response.native));
+  }
+  if (!response.lease) {
+    reply_ = Payload(response.payload);
+    return finish_ok();
+  }
+  place_parts(response);
+}
+
+void ClientCall::take_back(bulk::LeaseEnd reason) {
+  if (lease_id_ != 0) lane_->engine().lender().end(std::exchange(lease_id_, 0), reason);
+}
+
+void ClientCall::lease_over(std::uint64_t, bulk::LeaseEnd) { lease_id_ = 0; }
+
+// --- ends ------------------------------------------------------------------------------------
+
+void ClientCall::on_deadline(void* context) {
+  auto* self = static_cast<ClientCall*>(context);
+  const Ran ran = self->request_went_out_ ? Ran::unknown : Ran::no;
+  if (self->state_ == State::waiting) {
+    self->lane_->explain_wait(*self);
+    return;
+  }
+  self->take_back(bulk::LeaseEnd::timeout);
+  if (self->request_went_out_) {
+    self->connection_->send_cancel(self->id_, self->attempt_, Code::deadline);
+  }
+  self->end(Status(Code::deadline, "no complete answer within the call's deadline", ran));
+}
+
+void ClientCall::connection_over(const Status& why) {
+  Status status = why;
+  if (status.code() != Code::protocol_error) {
+    status = Status::with_detail(Code::connection_lost, std::string(why.what()));
+  }
+  end(std::move(status).with_ran(request_went_out_ ? Ran::unknown : Ran::no));
+}
+
+void ClientCall::cancel() {
+  if (state_ == State::over || state_ == State::idle) {
+    state_ = State::over;
+    return;
+  }
+  ++lane_->engine().stats().calls_cancelled;
+  --lane_->engine().stats().calls_live;
+  state_ = State::over;
+  take_back(bulk::LeaseEnd::cancelled);
+  if (request_went_out_ && connection_) {
+    connection_->send_cancel(id_, attempt_, Code::cancelled);
+  }
+  CallResult forgotten{Status()};
+  leave(forgotten);
+}
+
+// Lets go of connection, lane, timer and transfer; what must outlive the call does.
+void ClientCall::leave(CallResult& result) {
+  deadline_timer_.cancel();
+  acquiring_.drop();
+  stop_pull(result);
+  ListNode<WaitingTag>::unlink();
+  if (connection_ && id_ != 0) connection_->remove(*this);
+  connection_.reset();
+  lend_ = Lend();
+}
+
+void ClientCall::end(Status status) {
+  if (state_ == State::over) return;
+  // The end of the lease comes before everything else.
+  take_back(status.ok() ? bulk::LeaseEnd::released : bulk::LeaseEnd::failed);
+  NodeStats& stats = lane_->engine().stats();
+  --stats.calls_live;
+  if (status.ok()) {
+    ++stats.calls_ok;
+  } else if (status.code() == Code::deadline) {
+    ++stats.calls_deadline;
+  } else {
+    ++stats.calls_failed;
+  }
+  CallResult result(std::move(status));
+  result.info = info();
+  if (result.status.ok()) {
+    result.reply = std::move(reply_);
+    if (landings_) result.parts = std::move(landings_->parts);
+  }
+  state_ = State::over;
+  leave(result);
+  const std::shared_ptr<Lane> lane = std::move(lane_);
+  finish_call(std::move(result));
+}
+
+void ClientCall::finish_ok() { end({}); }
+
+CallInfo ClientCall::info() const {
+  CallInfo info;
+  Engine& engine = lane_->engine();
+  const TimePoint now = engine.poller().now();
+  info.guard = guard_;
+  info.bulk = bulk_;
+  info.attempts = attempt_;
+  info.total = now - started_;
+  const bool sent = sent_.ns != 0;
+  const bool answered = answered_.ns != 0;
+  info.queue = (sent ? sent_ : now) - started_;
+  if (sent) info.wire = (answered ? answered_ : now) - sent_;
+  info.read = read_;
+  info.confirm = confirm_;
+  info.fabric = engine.context().fabric_name;
+  info.fabric_reason = engine.context().fabric_reason;
+  return info;
+}
+
+}  // namespace pawl::rpc

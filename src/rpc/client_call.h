@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/list.h"
+#include "bulk/lender.h"
+#include "bulk/puller.h"
+#include "pawl/bulk.h"
+#include "pawl/call.h"
+#include "pawl/poller.h"
+#include "pawl/service.h"
+#include "pawl/timer.h"
+#include "rpc/session.h"
+#include "rpc/wire.h"
+
+namespace pawl::rpc {
+
+class Connection;
+class Engine;
+class Lane;
+
+/// What a call gave, before it is typed.
+class CallResult {
+ public:
+  explicit CallResult(Status status_of_call) : status(std::move(status_of_call)) {}
+
+  Status status;
+  Payload reply;
+  std::vector<Result<Block>> parts;
+  CallInfo info;
+  Whereabouts whereabouts = Whereabouts::in_hand;
+  Operation<std::vector<Buffer>> buffers_back;
+};
+
+/// A call that this node makes, from start to its one end. The operation that the user holds
+/// derives from it (client_operation.h), counts it and gives the result on. Everything here is on
+/// the engine's poller.
+///
+///     idle → waiting (for a connection) → queued (for credit) → sent
+///          → landing (waits for landing memory) → pulling → over
+class ClientCall : public OutFrame,
+                   public bulk::LendOwner,
+                   public bulk::PullListener,
+                   public ListNode<struct WaitingTag> {
+ public:
+  ClientCall(const Method& method, Payload request, Lend lend, Into into,
+             const CallOptions& options);
+
+  /// Begins on `lane`'s poller; ends by finish_call exactly once, unless cancelled before.
+  void start(std::shared_ptr<Lane> lane);
+  /// The user is not interested any more: finish_call will not be called.
+  void cancel();
+
+  // From the lane.
+  virtual void connected(Connection& connection);
+  void no_connection(const Status& why);
+  [[nodiscard]] bool waits_for_connection() const { return options_.wait_for_connection; }
+
+  // From the connection.
+  void on_response(const FrameHeader& header, const Response& response);
+  void connection_over(const Status& why);
+
+  [[nodiscard]] std::uint64_t id() const { return id_; }
+
+  // OutFrame
+  bool prepare_frame() override;
+  [[nodiscard]] std::size_t body_bytes() const override;
+  void encode_body(std::span<std::byte> out) const override;
+  [[nodiscard]] FrameHeader frame_header() const override;
+  void frame_sent() override;
+
+  // LendOwner, PullListener
+  void lease_over(std::uint64_t lease_id, bulk::LeaseEnd reason) override;
+  void pull_done(bulk::TransferId transfer, bulk::PullResult result) override;
+
+  virtual void retain_call() noexcept = 0;
+  virtual void release_call() noexcept = 0;
+
+ protected:
+  virtual ~ClientCall();
+  /// The end. The object may go when this returns.
+  virtual void finish_call(CallResult result) = 0;
+  void end(Status status);
+
+ private:
+  enum class State : std::uint8_t { idle, waiting, queued, sent, landing, pulling, over };
+  struct Landings;
+
+  Status check_arguments() const;
+  static void on_deadline(void* call);
+  void leave(CallResult& result);
+  void take_back(bulk::LeaseEnd reason);
+  void stop_pull(CallResult& result);
+  void place_parts(const Response& response);
+  Status place_own();
+  void acquire_from_pool(Pool& pool, std::vector<std::size_t> sizes);
+  static void on_landing(void* call, Result<std::vector<Buffer>> buffers);
+  void land();
+  void keep_landings(std::vector<memory::Landing> landing);
+  void give_back_unread();
+  void accept_parts(bulk::PullResult result);
+  void finish_ok();
+  [[nodiscard]] CallInfo info() const;
+  [[nodiscard]] Request request_frame() const;
+  [[nodiscard]] Guard lending_guard() const;
+
+  const Method method_;
+  Payload request_;
+  Lend lend_;
+  Into into_;
+  const CallOptions options_;
+  std::vector<std::byte> metadata_;  // encoded
+  bool has_trace_ = false;
+
+  std::shared_ptr<Lane> lane_;
+  Ref<Connection> connection_;
+  State state_ = State::idle;
+  std::uint64_t id_ = 0;
+  std::uint16_t attempt_ = 1;
+  Timer deadline_timer_;
+  TimePoint deadline_ = TimePoint::never();
+  bool request_went_out_ = false;
+
+  // Upload.
+  bool inline_upload_ = false;
+  std::uint64_t lease_id_ = 0;
+  LeaseDescriptor lease_;
+  std::vector<SegmentDescriptor> segments_;
+
+  // Download.
+  std::unique_ptr<Landings> landings_;
+  std::optional<bulk::TransferId> transfer_;
+  Started acquiring_;
+  Payload reply_;
+  LeaseDescriptor answer_lease_;
+
+  // For CallInfo.
+  TimePoint started_, sent_, answered_;
+  Duration read_{0}, confirm_{0};
+  Guard guard_ = Guard::verify;
+  bool bulk_ = false;
+};
+
+}  // namespace pawl::rpc

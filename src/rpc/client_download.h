@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "memory/landing.h"
+#include "rpc/client_call.h"
+
+namespace pawl::rpc {
+
+/// Where the segments of an answer land. A segment that has bytes to land gets landing memory;
+/// `parts` has the others' entries already.
+struct ClientCall::Landings {
+  struct Segment {
+    SegmentDescriptor descriptor;
+    std::size_t offset = 0;     ///< of the wanted range in the segment
+    std::size_t bytes = 0;      ///< wanted; 0: nothing lands
+    std::size_t inline_at = 0;  ///< where its bytes begin in `inline_bytes`
+    memory::Landing landing;
+  };
+
+  std::vector<Segment> segments;
+  Payload inline_bytes;
+  std::vector<Result<Block>> parts;
+  bool own_buffers = false;  ///< the user's, to be given back after a failure
+};
+
+}  // namespace pawl::rpc

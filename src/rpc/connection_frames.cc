@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// One frame in, actions out: what a connection does with each frame of its peer.
+#include <array>
+
+#include "rpc/client_call.h"
+#include "rpc/connection.h"
+#include "rpc/engine.h"
+#include "rpc/server_call.h"
+#include "rpc/wire_recovery.h"
+
+namespace pawl::rpc {
+
+namespace {
+template <class Body>
+Status parse(std::span<const std::byte> bytes, Body& body) {
+  const char* why = nullptr;
+  if (!decode(bytes, body, why)) return {Code::protocol_error, why};
+  return {};
+}
+}  // namespace
+
+void Connection::on_hint(std::uint64_t hint) {
+  engine_.flow().on_hint(flow_peer(), hint, engine_.poller().now());
+}
+std::uint64_t Connection::hint_to_send() const { return engine_.flow().hint_for(flow_peer()); }
+
+Status Connection::on_frame(const FrameHeader& header, std::span<const std::byte> body) {
+  if (!hello_seen_ && header.type != FrameType::hello) {
+    return {Code::protocol_error, "the first frame of an endpoint is not its hello"};
+  }
+  switch (header.type) {
+    case FrameType::hello:
+      return on_hello(body);
+    case FrameType::request:
+      return on_request(header, body);
+    case FrameType::response:
+      return on_response(header, body);
+    case FrameType::confirm:
+      return on_confirm(header, body);
+    case FrameType::confirm_answer:
+      return on_confirm_answer(body);
+    case FrameType::release:
+      return on_release(body);
+    case FrameType::cancel:
+      return on_cancel(header, body);
+    case FrameType::cancel_ack:
+      return on_cancel_ack(header, body);
+    case FrameType::ping: {
+      Ping ping;
+      if (Status parsed = parse(body, ping); !parsed.ok()) return parsed;
+      send_frame(FrameType::pong, 0, 0, ping);
+      return {};
+    }
+    case FrameType::goaway:
+      going_away_ = true;
+      if (owner_ != nullptr) owner_->connection_going_away(*this);
+      return {};
+    case FrameType::data_lost:
+      return on_data_lost(body);
+    case FrameType::pong:
+    case FrameType::credit:
+    case FrameType::data_lost_answer:
+    case FrameType::fragment:
+      return {};
+    case FrameType::relend:
+    case FrameType::relend_answer:
+      return {Code::protocol_error, "RE-LEND needs a window guard, which this node does not offer"};
+  }
+  return {Code::protocol_error, "a frame of an unknown type"};
+}
+
+// Both sides repeat in their first frame what they saw of the handshake.
+Status Connection::on_hello(std::span<const std::byte> body) {
+  Hello hello;
+  if (Status parsed = parse(body, hello); !parsed.ok()) return parsed;
+  if (hello_seen_) return {Code::protocol_error, "an endpoint said hello twice"};
+  const std::uint64_t transcript = connecting_side_ ? handshake_transcript(own_hello_, peer_hello_)
+                                                    : handshake_transcript(peer_hello_, own_hello_);
+  if (hello.epoch != own_.epoch || hello.incarnation != peer_.incarnation ||
+      hello.transcript != transcript) {
+    return {Code::protocol_error, "the peer saw another handshake than this node sent"};
+  }
+  hello_seen_ = true;
+  return {};
+}
+
+Status Connection::on_request(const FrameHeader& header, std::span<const std::byte> body) {
+  Request request;
+  if (Status parsed = parse(body, request); !parsed.ok()) return parsed;
+  if (served_.contains(header.call)) {
+    return {Code::protocol_error, "a call id is used again while its call is under way"};
+  }
+  if (served_.size() >= kServedCallsMax) {
+    return {Code::protocol_error, "the peer has more than served_calls_max calls under way"};
+  }
+  ServerCall* call = ServerCall::make(*this, header, body);
+  served_.emplace(header.call, call);
+  NodeStats& stats = engine_.stats();
+  if (draining_) {
+    call->answer_without_handler(Status(Code::unavailable, "the server is shutting down"));
+    return {};
+  }
+  const Registry::Entry* method = registry_ ? registry_->find(request.method) : nullptr;
+  if (method == nullptr) {
+    ++stats.unknown_methods;
+    call->answer_without_handler(
+        Status(Code::unimplemented, "the peer serves no method of that name"));
+    return {};
+  }
+  if (!engine_.enqueue_handler()) {
+    ++stats.served_shed;
+    call->answer_without_handler(
+        Status(Code::overloaded, "the server's handler queue is full (handler_queue_max)"));
+    return {};
+  }
+  call->dispatch(*method);
+  return {};
+}
+
+Status Connection::on_response(const FrameHeader& header, std::span<const std::byte> body) {
+  Response response;
+  if (Status parsed = parse(body, response); !parsed.ok()) return parsed;
+  const auto found = calls_.find(header.call);
+  if (found == calls_.end()) {
+    // A descriptor for a call that is over: given back at once, unread.
+    if (response.lease && response.lease->lease.generation != 0) {
+      send_release(response.lease->lease, header.call, header.attempt);
+    }
+    return {};
+  }
+  found->second->on_response(header, response);
+  return {};
+}
+
+Status Connection::on_confirm(const FrameHeader& header, std::span<const std::byte> body) {
+  Confirm confirm;
+  if (Status parsed = parse(body, confirm); !parsed.ok()) return parsed;
+  bulk::Lender::Check check;
+  if (confirm.epoch == own_.epoch) {
+    check = engine_.lender().confirm(*this, confirm.lease, confirm.release);
+  } else {
+    ++engine_.stats().confirms_stale;
+  }
+  ConfirmAnswer answer;
+  answer.lease = confirm.lease;
+  answer.valid = check.valid;
+  answer.bitmap = check.withdrawn_bitmap;
+  std::array<std::byte, ConfirmAnswer::kFixedBytes + (kSegmentsMax + 7) / 8> bytes;
+  send(FrameType::confirm_answer, header.call, header.attempt,
+       std::span(bytes).first(encode(answer, bytes)));
+  check_drained();
+  return {};
+}
+
+Status Connection::on_confirm_answer(std::span<const std::byte> body) {
+  ConfirmAnswer answer;
+  if (Status parsed = parse(body, answer); !parsed.ok()) return parsed;
+  engine_.puller().on_confirm_answer(*this, answer.lease, answer.valid, answer.bitmap);
+  return {};
+}
+
+Status Connection::on_release(std::span<const std::byte> body) {
+  Release release;
+  if (Status parsed = parse(body, release); !parsed.ok()) return parsed;
+  if (release.epoch == own_.epoch) {
+    engine_.lender().release(*this, release.lease);
+    check_drained();
+  } else {
+    ++engine_.stats().releases_ignored;
+  }
+  return {};
+}
+
+Status Connection::on_cancel(const FrameHeader& header, std::span<const std::byte> body) {
+  Cancel cancel;
+  if (Status parsed = parse(body, cancel); !parsed.ok()) return parsed;
+  session_.drop_request(header.call);
+  const auto found = served_.find(header.call);
+  if (found == served_.end()) {
+    // Over already, or never seen: nothing is read for it, and nothing will be.
+    send_frame(FrameType::cancel_ack, header.call, header.attempt, CancelAck{Ran::unknown});
+    return {};
+  }
+  found->second->on_cancel(cancel.reason);
+  return {};
+}
+
+Status Connection::on_cancel_ack(const FrameHeader& header, std::span<const std::byte> body) {
+  CancelAck ack;
+  if (Status parsed = parse(body, ack); !parsed.ok()) return parsed;
+  engine_.lender().acknowledge(lent_, header.call);
+  return {};
+}
+
+// The peer lost its half of a data endpoint; ours may not have noticed.
+Status Connection::on_data_lost(std::span<const std::byte> body) {
+  DataLost lost;
+  if (Status parsed = parse(body, lost); !parsed.ok()) return parsed;
+  DataRoleState& role = data_[static_cast<std::size_t>(lost.role)];
+  if (role.link && role.link->incarnation() == lost.incarnation) {
+    data_link_over(*role.link, {Code::data_lost, "the peer lost its half of a data endpoint"});
+  }
+  return {};
+}
+
+}  // namespace pawl::rpc

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rpc/lane.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "rpc/engine.h"
+
+namespace pawl::rpc {
+
+ConnectingLane::ConnectingLane(Engine& engine, const ChannelOptions& options, std::string target,
+                               std::shared_ptr<const Registry> callbacks)
+    : Lane(engine, options), target_(std::move(target)), callbacks_(std::move(callbacks)) {}
+
+ConnectingLane::~ConnectingLane() {
+  if (connection_) {
+    connection_->forget_owner();
+    connection_->fail({Code::cancelled, "the channel was closed"});
+  }
+  for (const Ref<Connection>& connection : leaving_) {
+    connection->forget_owner();
+    connection->fail({Code::cancelled, "the channel was closed"});
+  }
+}
+
+void ConnectingLane::submit(ClientCall& call) {
+  if (connection_ && connection_->state() == Connection::State::ready) {
+    return call.connected(*connection_);
+  }
+  if (!call.waits_for_connection() && !connection_ && !last_error_.ok()) {
+    return call.no_connection(last_error_);
+  }
+  if (waiting_count_ >= options_.queued_calls_max) {
+    return call.no_connection(
+        {Code::resource_exhausted, "queued_calls_max calls of this channel wait for a connection"});
+  }
+  waiting_.push_back(call);
+  if (!connection_ && !retry_.armed()) connect();
+}
+
+void ConnectingLane::connect() {
+  Engine& engine = this->engine();
+  auto connection = Ref<Connection>::adopt(new Connection(engine, true, callbacks_));
+  const Status started = connection->connect(
+      target_, *this, engine.poller().now() + options_.connect_timeout, options_.liveness);
+  if (started.ok()) {
+    connection_ = std::move(connection);
+    return;
+  }
+  last_error_ = started;
+  if (started.code() == Code::invalid_argument) {  // no later try can help
+    return fail_waiting(started, true);
+  }
+  connect_later();
+}
+
+// The delay doubles up to a small bound, so that a server that is back is soon found.
+void ConnectingLane::connect_later() {
+  backoff_ = backoff_.count() == 0 ? options_.reconnect_backoff_first
+                                   : std::min(backoff_ * 2, options_.reconnect_backoff_max);
+  const auto half = static_cast<std::uint64_t>(backoff_.count() / 2);
+  const Duration delay(static_cast<std::int64_t>(half + engine().random().below(half + 1)));
+  retry_.arm(engine().poller(), engine().poller().now() + delay, &ConnectingLane::on_retry, this);
+  fail_waiting(last_error_, false);
+}
+
+void ConnectingLane::on_retry(void* context) {
+  auto* self = static_cast<ConnectingLane*>(context);
+  if (!self->connection_ && !self->waiting_.empty()) self->connect();
+}
+
+// The calls that do not want to wait, or all. What is told of one may end others.
+void ConnectingLane::fail_waiting(const Status& why, bool all) {
+  const std::shared_ptr<Lane> self = shared_from_this();
+  const Status reason = why;
+  const auto next = [&]() -> ClientCall* {
+    for (ClientCall& call : waiting_) {
+      if (all || !call.waits_for_connection()) return &call;
+    }
+    return nullptr;
+  };
+  while (ClientCall* call = next()) call->no_connection(reason);
+}
+
+void ConnectingLane::explain_wait(ClientCall& call) {
+  if (last_error_.ok()) {
+    return call.no_connection(
+        {Code::unavailable, "no connection to the peer within the call's deadline"});
+  }
+  call.no_connection(
+      Status::with_detail(Code::unavailable, "no connection to " + target_ +
+                                                 " within the call's deadline; the last "
+                                                 "attempt failed: " +
+                                                 std::string(last_error_.what())));
+}
+
+void ConnectingLane::connection_ready(Connection& connection) {
+  const std::shared_ptr<Lane> self = shared_from_this();
+  backoff_ = Duration{0};
+  last_error_ = Status();
+  while (ClientCall* call = waiting_.front()) {
+    static_cast<ListNode<WaitingTag>*>(call)->unlink();
+    call->connected(connection);
+    if (connection_.get() != &connection) return;
+  }
+}
+
+void ConnectingLane::connection_over(Connection& connection, const Status& why) {
+  if (connection_.get() != &connection) {
+    std::erase_if(leaving_, [&](const auto& each) { return each.get() == &connection; });
+    return;
+  }
+  connection_.reset();
+  last_error_ = why.code() == Code::connection_lost || why.code() == Code::cancelled
+                    ? Status(why)
+                    : Status::with_detail(why.code(), std::string(why.what()));
+  if (gone_) return;
+  if (why.code() == Code::invalid_argument || why.code() == Code::unauthenticated ||
+      why.code() == Code::unimplemented) {
+    fail_waiting(why, true);
+  }
+  connect_later();
+}
+
+void ConnectingLane::connection_going_away(Connection& connection) {
+  if (connection_.get() != &connection) return;
+  leaving_.push_back(std::exchange(connection_, nullptr));
+  // New calls get a new connection; this one ends with its last call, by the peer.
+}
+
+void ConnectingLane::connection_drained(Connection&) {}
+
+void ConnectingLane::channel_gone() {
+  gone_ = true;
+  retry_.cancel();
+}
+
+ReverseLane::ReverseLane(Engine& engine, const ChannelOptions& options, Ref<Connection> connection)
+    : Lane(engine, options), connection_(std::move(connection)) {}
+
+ReverseLane::~ReverseLane() = default;
+
+void ReverseLane::submit(ClientCall& call) {
+  if (connection_->state() == Connection::State::ready) return call.connected(*connection_);
+  call.no_connection({Code::unavailable, "the connection that this channel calls back over ended"});
+}
+
+void ReverseLane::explain_wait(ClientCall& call) {
+  call.no_connection({Code::unavailable, "the connection that this channel calls back over ended"});
+}
+
+}  // namespace pawl::rpc

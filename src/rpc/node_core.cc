@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rpc/node_core.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <utility>
+
+#include "base/check.h"
+#include "base/random.h"
+#include "rpc/channel_core.h"
+#include "rpc/server_handle.h"
+#include "rpc/server_point.h"
+#include "rpc/stats.h"
+#include "rpc/system_fabric.h"
+
+namespace pawl::rpc {
+
+namespace {
+// Session frames have receives of their own, so that they never wait behind calls.
+constexpr std::uint32_t kSessionMessages = 16;
+
+std::unique_ptr<Logger> make_logger(const Clock& clock, LogSink* sink) {
+  return sink != nullptr ? std::make_unique<Logger>(clock, *sink) : std::make_unique<Logger>(clock);
+}
+}  // namespace
+
+NodeContext::NodeContext(const NodeOptions& node_options, const Clock& node_clock, LogSink* sink)
+    : options(node_options),
+      name(node_options.name),
+      clock(node_clock),
+      log(make_logger(node_clock, sink)),
+      pool(node_options.pool, &node_clock),
+      incarnation(node_options.seed != 0 ? Random(node_options.seed ^ 0x1ca4).next()
+                                         : random_u64()) {
+  limits.receive_bytes = options.receive_bytes;
+  limits.call_messages = options.receive_messages;
+  limits.session_messages = kSessionMessages;
+  limits.message_bytes_max = options.message_bytes_max;
+  guards = guard_bit(Guard::verify);
+  if (options.allow_baselines) guards |= guard_bit(Guard::none) | guard_bit(Guard::disconnect);
+}
+
+}  // namespace pawl::rpc
+
+namespace pawl::detail {
+
+NodeCore::NodeCore(const NodeOptions& options, Node& node)
+    : context_(options, options.clock != nullptr ? *options.clock : steady_clock_, options.log) {
+  context_.node = &node;
+  context_.core = this;
+  FabricSource* source = options.fabric_source;
+  if (source == nullptr) {
+    Result<std::unique_ptr<FabricSource>> made = rpc::make_system_source(options.fabric);
+    if (made.ok()) {
+      own_source_ = *std::move(made);
+      source = own_source_.get();
+    } else {
+      status_ = made.status();
+    }
+  }
+  PollerOptions poller;
+  poller.clock = &context_.clock;
+  poller.log = context_.log.get();
+  poller.spin = options.spin;
+  poller.handlers_per_turn = options.handlers_per_turn;
+  const std::uint32_t count = std::max(options.pollers, 1u);
+  for (std::uint32_t i = 0; i < count; ++i) shards_.push_back(std::make_unique<Shard>(poller));
+  for (std::size_t i = 0; i < count && status_.ok(); ++i) status_ = start_shard(i, *source);
+  tickets_ = std::make_unique<rpc::TicketTable>(shards_[0]->poller, context_.incarnation,
+                                                context_.incarnation ^ 0x71c);
+  ticket_service_ = std::make_unique<rpc::TicketService>(*tickets_);
+  if (!status_.ok()) context_.log->error("the node cannot work: " + status_.to_string());
+}
+
+Status NodeCore::start_shard(std::size_t index, FabricSource& source) {
+  Shard& shard = *shards_[index];
+  context_.fabric_name = source.name();
+  context_.fabric_reason = source.reason();
+  Result<std::unique_ptr<fabric::Fabric>> fabric = source.make_fabric(index);
+  if (!fabric.ok()) return fabric.status();
+  const std::uint64_t seed =
+      context_.options.seed != 0 ? context_.options.seed + index : random_u64();
+  shard.engine =
+      std::make_unique<rpc::Engine>(context_, shard.poller, *std::move(fabric), index, seed);
+  const Poller::Scope scope(shard.poller);
+  if (Status started = shard.engine->start(); !started.ok()) return started;
+  shard.poller.add(*shard.engine);
+  return {};
+}
+
+NodeCore::~NodeCore() { close(); }
+
+void NodeCore::close() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_.exchange(true, std::memory_order_acq_rel)) return;
+  }
+  stop();
+  // From here on nothing else turns the pollers; what was posted before runs.
+  ticket_channels_.clear();
+  tickets_->clear();
+  ticket_timer_.cancel();
+  for (const auto& shard : shards_) {
+    const Poller::Scope scope(shard->poller);
+    if (shard->engine) {
+      while (shard->poller.run_once()) {
+        if (shard->poller.stats().turns % 4096 == 0) break;  // busy peers do not keep it open
+      }
+      shard->poller.remove(*shard->engine);
+      shard->engine->shutdown();
+    }
+  }
+  {
+    const Poller::Scope scope(shards_[0]->poller);
+    servers_.clear();
+  }
+  for (const auto& shard : shards_) {  // what all this posted and deferred
+    const Poller::Scope scope(shard->poller);
+    while (shard->poller.run_once()) {
+    }
+  }
+}
+
+void NodeCore::run() {
+  if (shards_.size() != 1) {
+    context_.log->error("run() turns one poller: use run_background() for several");
+    return;
+  }
+  threads_running_ = true;
+  shards_[0]->poller.run();
+  threads_running_ = false;
+}
+
+void NodeCore::run_background() {
+  if (threads_running_.exchange(true)) return;
+  for (const auto& shard : shards_) {
+    shard->thread = std::thread([poller = &shard->poller] { poller->run(); });
+  }
+}
+
+void NodeCore::stop() {
+  for (const auto& shard : shards_) shard->poller.stop();
+  bool joined = false;
+  for (const auto& shard : shards_) {
+    if (!shard->thread.joinable()) continue;
+    shard->thread.join();
+    joined = true;
+  }
+  if (joined) threads_running_ = false;
+}
+
+std::size_t NodeCore::poller_for_calls() {
+  Poller* current = Poller::current();
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    if (&shards_[i]->poller == current) return i;
+  }
+  return next_poller_.fetch_add(1, std::memory_order_relaxed) % shards_.size();
+}
+
+NodeStats NodeCore::stats() {
+  NodeStats sum;
+  for (const auto& shard : shards_) {
+    if (!shard->engine) continue;
+    const bool here = !threads_running_ || Poller::current() == &shard->poller;
+    add_counters(sum, here ? shard->engine->stats() : shard->engine->published_stats());
+  }
+  sum.pool = context_.pool.stats();
+  return sum;
+}
+
+bool NodeCore::post(std::size_t poller, Work& work) {
+  const std::lock_guard lock(mutex_);
+  if (closed_) return false;
+  shards_[poller]->poller.post(work);
+  return true;
+}
+
+namespace {
+struct Visit : Work {
+  explicit Visit(const std::function<void()>& to_run) : Work(&Visit::go, "visit"), fn(to_run) {}
+  static void go(Work* work) {
+    auto* self = static_cast<Visit*>(work);
+    self->fn();
+    const std::lock_guard lock(self->mutex);
+    self->done = true;
+    self->changed.notify_one();
+  }
+  const std::function<void()>& fn;
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;
+};
+}  // namespace
+
+void NodeCore::on_poller(std::size_t index, const std::function<void()>& fn) {
+  Poller& poller = shards_[index]->poller;
+  if (Poller::current() == &poller) return fn();
+  if (!threads_running_) {
+    const Poller::Scope scope(poller);
+    return fn();
+  }
+  Visit visit(fn);
+  if (!post(index, visit)) return;
+  std::unique_lock lock(visit.mutex);
+  visit.changed.wait(lock, [&] { return visit.done; });
+}
+
+Result<Server> NodeCore::serve(std::string_view address, std::span<Service* const> services) {
+  if (!status_.ok()) return status_;
+  if (closed()) return Status(Code::failed_precondition, "the node was shut down");
+  std::vector<Service*> all(services.begin(), services.end());
+  all.push_back(ticket_service_.get());
+  Result<std::shared_ptr<const rpc::Registry>> registry = rpc::Registry::make(all);
+  if (!registry.ok()) return registry.status();
+  auto point = std::make_shared<rpc::ServerPoint>(*this, engine(0), *std::move(registry));
+  Status listening;
+  on_poller(0, [&] { listening = point->listen(address); });
+  if (!listening.ok()) return listening;
+  {
+    const std::lock_guard lock(mutex_);
+    servers_.push_back(point);
+  }
+  return Server(std::make_shared<rpc::ServerHandle>(shared_from_this(), point), point->address());
+}
+
+void NodeCore::forget(rpc::ServerPoint& point) {
+  std::shared_ptr<rpc::ServerPoint> gone;
+  const std::lock_guard lock(mutex_);
+  const auto found = std::find_if(servers_.begin(), servers_.end(),
+                                  [&](const auto& each) { return each.get() == &point; });
+  if (found == servers_.end()) return;
+  gone = std::move(*found);
+  servers_.erase(found);
+  rpc::ServerHandle::let_go_later(poller(0), std::move(gone));
+}
+
+Channel NodeCore::channel(std::string_view target, const ChannelOptions& options,
+                          std::span<Service* const> callbacks) {
+  Status refused;
+  std::shared_ptr<const rpc::Registry> registry;
+  if (!callbacks.empty()) {
+    Result<std::shared_ptr<const rpc::Registry>> made = rpc::Registry::make(callbacks);
+    if (made.ok()) {
+      registry = *std::move(made);
+    } else {
+      refused = made.status();
+    }
+  }
+  return Channel(std::make_shared<ChannelCore>(shared_from_this(), std::string(target), options,
+                                               std::move(registry), std::move(refused)));
+}
+
+namespace {
+/// Ends tickets at their deadlines, on poller 0.
+class TicketSweep final : public Work {
+ public:
+  explicit TicketSweep(std::shared_ptr<NodeCore> node)
+      : Work(&TicketSweep::go, "ticket sweep"), node_(std::move(node)) {}
+
+ private:
+  static void go(Work* work) {
+    auto* self = static_cast<TicketSweep*>(work);
+    self->node_->sweep_tickets();
+    delete self;
+  }
+  const std::shared_ptr<NodeCore> node_;
+};
+}  // namespace
+
+void NodeCore::sweep_tickets() {
+  const TimePoint next = tickets_->sweep(poller(0).now());
+  if (next == TimePoint::never() || closed()) return;
+  ticket_timer_.arm(
+      poller(0), next, [](void* self) { static_cast<NodeCore*>(self)->sweep_tickets(); }, this);
+}
+
+Result<Ticket> NodeCore::issue_ticket(std::vector<Block> blocks, std::string_view listen,
+                                      Duration deadline) {
+  Result<Ticket> ticket =
+      tickets_->issue(std::move(blocks), listen, context_.clock.now() + deadline);
+  if (!ticket.ok()) return ticket;
+  auto* sweep = new TicketSweep(shared_from_this());
+  if (!post(0, *sweep)) delete sweep;
+  return ticket;
+}
+
+Channel NodeCore::ticket_channel(const std::string& target) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = ticket_channels_.find(target);
+    if (found != ticket_channels_.end()) return found->second;
+  }
+  Channel made = channel(target, {}, {});
+  const std::lock_guard lock(mutex_);
+  return ticket_channels_.try_emplace(target, std::move(made)).first->second;
+}
+
+}  // namespace pawl::detail

@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rpc/server_call.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "guard/policy.h"
+#include "rpc/engine.h"
+
+namespace pawl::detail {
+
+using rpc::FrameHeader;
+using rpc::FrameType;
+using rpc::SegmentDescriptor;
+
+namespace {
+constexpr std::size_t kInlineTotalBytesMax = 16384;  // blocks inside one answer
+}  // namespace
+
+/// A handler that waits for the end of its caller.
+class CancelWait final : public OperationState<Status> {
+ public:
+  explicit CancelWait(ServerCall& call) : call_(&call) {}
+  void over(Status status) {
+    call_.reset();
+    complete(std::move(status));
+  }
+
+ private:
+  void on_begin() override {
+    if (call_->cancelled()) {
+      Status status = call_->over_status();
+      return over(std::move(status));
+    }
+    call_->cancel_waits_.push_back(this);
+  }
+  void on_drop() noexcept override {
+    if (call_) std::erase(call_->cancel_waits_, this);
+  }
+
+  Ref<ServerCall> call_;
+};
+
+ServerCall* ServerCall::make(rpc::Connection& connection, const FrameHeader& header,
+                             std::span<const std::byte> body) {
+  return new ServerCall(connection, header, body);
+}
+
+ServerCall::ServerCall(rpc::Connection& connection, const FrameHeader& header,
+                       std::span<const std::byte> body)
+    : Work(&ServerCall::run, "handler"),
+      connection_(&connection),
+      id_(header.call),
+      attempt_(header.attempt),
+      body_(body),
+      call_(*this),
+      upload_view_(*this),
+      download_view_(*this) {
+  const char* why = nullptr;
+  PAWL_CHECK(decode(std::as_const(body_).bytes(), request_, why), "a request is decoded twice");
+  if (request_.lease) {
+    upload_.resize(request_.lease->segments);
+    for (std::size_t i = 0; i < upload_.size(); ++i) {
+      PAWL_CHECK(rpc::decode_segment(request_.segments, i, upload_[i], why), "checked by decode");
+    }
+    for (const SegmentDescriptor& segment : upload_) {
+      if (segment.key != 0) {
+        connection.expect_bulk(connection.role_we_read());
+        break;
+      }
+    }
+  }
+  rpc::Engine& engine = connection.engine();
+  if (request_.remaining_us != UINT64_MAX) {
+    const auto budget = static_cast<std::int64_t>(
+        std::min<std::uint64_t>(request_.remaining_us, INT64_MAX / 1000) * 1000);
+    deadline_ = engine.poller().now() + Duration(budget);
+  }
+  ++engine.stats().served_live;
+}
+
+ServerCall::~ServerCall() {
+  PAWL_CHECK(pulls_.empty() && lease_id_ == 0, "a served call goes after its pulls and lease");
+  --connection_->engine().stats().served_live;
+}
+
+void ServerCall::dispatch(const rpc::Registry::Entry& method) {
+  method_ = method;
+  retain();  // the handler's
+  deadline_timer_.arm(connection_->engine().poller(), deadline_, &ServerCall::on_deadline, this);
+  connection_->engine().poller().defer(*this);
+}
+
+void ServerCall::run(Work* work) {
+  auto* self = static_cast<ServerCall*>(work);
+  self->connection_->engine().dequeue_handler();
+  const Ref<ServerCall> handler = Ref<ServerCall>::adopt(self);
+  if (self->cancelled_) {
+    NodeStats& stats = self->connection_->engine().stats();
+    ++(self->cancel_reason_ == Code::deadline ? stats.served_expired : stats.served_cancelled);
+    self->answer(Status(self->over_status()));
+    return;
+  }
+  self->start_handler();
+}
+
+void ServerCall::start_handler() {
+  state_ = State::running;
+  ran_ = true;
+  ++connection_->engine().stats().served_started;
+  retain();  // until on_handled
+  handler_ = method_.service->handle(method_.index, call_, request_.payload.first(payload_bytes()),
+                                     upload_view_, download_view_);
+  handler_.begin(Callback<Result<Payload>>{&ServerCall::on_handled, this});
+  if (handler_done_in_begin_) handler_.reset();
+}
+
+void ServerCall::on_handled(void* context, Result<Payload> result) {
+  const Ref<ServerCall> self = Ref<ServerCall>::adopt(static_cast<ServerCall*>(context));
+  self->handler_done_in_begin_ = true;
+  NodeStats& stats = self->connection_->engine().stats();
+  ++(result.ok() ? stats.served_ok : stats.served_failed);
+  self->answer(std::move(result));
+}
+
+void ServerCall::answer_without_handler(Status why) {
+  deadline_timer_.cancel();
+  answer(std::move(why));
+}
+
+// The handler is done, well or not; or there was none.
+void ServerCall::answer(Result<Payload> result) {
+  deadline_timer_.cancel();
+  while (rpc::PullBase* pull = pulls_.front()) {
+    pull->call_over({Code::cancelled, "the handler ended before its pull"});
+  }
+  unconfirmed_.clear();
+  if (state_ == State::over) return;
+  state_ = State::answering;
+  if (cancelled_ || !known_ || request_.one_way) {  // nobody waits for it
+    acknowledge_cancel();
+    return leave();
+  }
+  status_ = result.ok() ? Status() : std::move(result).status();
+  if (status_.ok()) {
+    reply_ = *std::move(result);
+    inline_small_parts(reply_);
+    if (body_bytes() > connection_->body_bytes_max()) {
+      status_ =
+          Status(Code::too_large, "the reply is longer than message_bytes_max: return it as bulk");
+    }
+  }
+  if (!status_.ok()) {
+    reply_ = Payload();
+    parts_.clear();
+    segments_.clear();
+    lent_blocks_.clear();
+    lease_ = {};
+  }
+  connection_->add_response(*this, request_.priority == Priority::express);
+}
+
+// Blocks that are not worth a READ travel behind the reply.
+void ServerCall::inline_small_parts(Payload& reply) {
+  const std::size_t each_max = connection_->engine().context().options.inline_bytes_max;
+  std::size_t inline_total = 0;
+  for (const Result<Block>& part : parts_) {
+    SegmentDescriptor& segment = segments_.emplace_back();
+    if (!part.ok()) {
+      segment.code = part.status().code();
+    } else if (part->size() <= each_max && inline_total + part->size() <= kInlineTotalBytesMax) {
+      segment.length = part->size();
+      segment.inline_bytes = part->size() > 0;
+      inline_total += part->size();
+    } else {
+      segment.length = part->size();
+      segment.kind = rpc::KeyKind::region;
+      lent_blocks_.push_back(*part);
+    }
+  }
+  lease_.segments = static_cast<std::uint16_t>(segments_.size());
+  if (inline_total == 0) return;
+  Payload whole(reply.size() + inline_total);
+  std::span<std::byte> out = whole.bytes();
+  if (reply.size() > 0) std::memcpy(out.data(), reply.bytes().data(), reply.size());
+  out = out.subspan(reply.size());
+  for (std::size_t i = 0; i < segments_.size(); ++i) {
+    if (!segments_[i].inline_bytes) continue;
+    const Status copied = parts_[i]->copy_out(0, out.first(segments_[i].length));
+    PAWL_CHECK(copied.ok(), "a block's own bytes can be copied out");
+    out = out.subspan(segments_[i].length);
+  }
+  reply = std::move(whole);
+}
+
+bool ServerCall::prepare_frame() {
+  if (cancelled_ || state_ != State::answering) {
+    acknowledge_cancel();
+    leave();
+    return false;
+  }
+  if (lent_blocks_.empty()) return true;
+  if (Status lent = lend_parts(); !lent.ok()) {
+    Result<Payload> failed(lent.with_ran(Ran::yes));
+    lent_blocks_.clear();
+    answer(std::move(failed));
+    return false;
+  }
+  return true;
+}
+
+// The leases begin with the answer.
+Status ServerCall::lend_parts() {
+  rpc::Engine& engine = connection_->engine();
+  const NodeOptions& options = engine.context().options;
+  const Guard guard = options.guard_automatic ? Guard::verify : options.guard;
+  if (!connection_->guard_negotiated(guard)) {
+    return {Code::unimplemented, "the caller cannot do the guard that this server lends with"};
+  }
+  std::vector<SegmentDescriptor> lent(lent_blocks_.size());
+  bulk::Lender::Terms terms;
+  terms.guard = guard;
+  terms.deadline = deadline_ + options.lease_grace;
+  terms.call = id_;
+  Result<rpc::LeaseDescriptor> lease =
+      engine.lender().lend(*connection_, connection_->lent(), this, lent_blocks_, terms, lent);
+  if (!lease.ok()) return lease.status();
+  lease_id_ = lease->lease.id;
+  lease_ = *lease;
+  lease_.segments = static_cast<std::uint16_t>(segments_.size());
+  std::size_t next = 0;
+  for (SegmentDescriptor& segment : segments_) {
+    if (segment.kind != rpc::KeyKind::none) segment = lent[next++];
+  }
+  connection_->expect_bulk(connection_->role_peer_reads());
+  lent_blocks_.clear();
+  parts_.clear();
+  return {};
+}
+
+rpc::Response ServerCall::response_frame() const {
+  rpc::Response response;
+  response.code = status_.code();
+  response.ran = ran_ ? Ran::yes : Ran::no;
+  response.native = status_.native();
+  response.message = status_.what().substr(0, rpc::kMessageTextBytesMax);
+  if (!segments_.empty()) response.lease = lease_;
+  response.payload_bytes = static_cast<std::uint32_t>(reply_.size());
+  response.payload = reply_.bytes();
+  return response;
+}
+
+std::size_t ServerCall::body_bytes() const {
+  rpc::Response response = response_frame();
+  return rpc::encoded_bytes(response) + segments_.size() * SegmentDescriptor::kBytes;
+}
+
+void ServerCall::encode_body(std::span<std::byte> out) const {
+  std::vector<std::byte> list(segments_.size() * SegmentDescriptor::kBytes);
+  for (std::size_t i = 0; i < segments_.size(); ++i) {
+    rpc::encode(segments_[i], std::span(list).subspan(i * SegmentDescriptor::kBytes));
+  }
+  rpc::Response response = response_frame();
+  response.segments = list;
+  rpc::encode(response, out);
+}
+
+FrameHeader ServerCall::frame_header() const {
+  FrameHeader header;
+  header.type = FrameType::response;
+  header.call = id_;
+  header.attempt = attempt_;
+  return header;
+}
+
+void ServerCall::frame_sent() {
+  state_ = State::answered;
+  reply_ = Payload();
+  if (lease_id_ == 0) leave();
+}
+
+void ServerCall::lease_over(std::uint64_t, memory::LeaseEnd) {
+  lease_id_ = 0;
+  if (state_ == State::answered) leave();
+}
+
+// --- the caller's end ------------------------------------------------------------------------
+
+void ServerCall::on_deadline(void* context) {
+  const Ref<ServerCall> self(static_cast<ServerCall*>(context));
+  if (self->state_ == State::queued || self->state_ == State::running) {
+    self->cancel_reason_ = Code::deadline;
+    self->cancel();
+  }
+}
+
+void ServerCall::on_cancel(Code reason) {
+  const Ref<ServerCall> self(this);
+  ack_due_ = true;
+  if (!cancelled_) cancel_reason_ = reason;
+  if (lease_id_ != 0) {  // the owner's end: the bytes are taken back now
+    connection_->engine().lender().end(std::exchange(lease_id_, 0), memory::LeaseEnd::cancelled);
+  }
+  cancel();
+  if (reading_ == 0) acknowledge_cancel();
+  if (state_ == State::answered) leave();
+}
+
+void ServerCall::connection_over() {
+  const Ref<ServerCall> self(this);
+  if (!cancelled_) cancel_reason_ = Code::connection_lost;
+  lease_id_ = 0;  // the lender ended it
+  known_ = false;
+  connection_->remove(*this);
+  cancel();
+  if (state_ != State::queued && state_ != State::running) state_ = State::over;
+  release();  // the connection's
+}
+
+Status ServerCall::over_status() const {
+  const Ran ran = ran_ ? Ran::yes : Ran::no;
+  switch (cancel_reason_) {
+    case Code::deadline:
+      return {Code::deadline, "the caller's deadline passed", ran};
+    case Code::connection_lost:
+      return {Code::connection_lost, "the connection to the caller ended", ran};
+    default:
+      return {Code::cancelled, "the caller cancelled the call", ran};
+  }
+}
+
+// Tells the handler, and stops the data mover unless the guard is one of those without.
+void ServerCall::cancel() {
+  if (std::exchange(cancelled_, true)) return;
+  deadline_timer_.cancel();
+  const bool heeds =
+      !request_.lease || guard::policy_of(request_.lease->guard).reader_heeds_cancel || !known_;
+  const Status why = over_status();
+  while (heeds && !pulls_.empty()) pulls_.front()->call_over(why);
+  if (heeds) unconfirmed_.clear();
+  for (CancelWait* wait : std::exchange(cancel_waits_, {})) wait->over(why);
+}
+
+void ServerCall::read_over() {
+  --reading_;
+  if (reading_ != 0) return;
+  if (cancelled_) acknowledge_cancel();
+  if (state_ == State::over) leave();
+}
+
+// Nothing will be read for the call any more.
+void ServerCall::acknowledge_cancel() {
+  if (!ack_due_ || reading_ != 0 || !known_) return;
+  ack_due_ = false;
+  connection_->send_frame(FrameType::cancel_ack, id_, attempt_,
+                          rpc::CancelAck{ran_ ? Ran::yes : Ran::no});
+}
+
+// The connection need not know it any more.
+void ServerCall::leave() {
+  state_ = State::over;
+  if (!known_) return;
+  if (reading_ != 0) return;
+  known_ = false;
+  connection_->remove(*this);
+  release();
+}
+
+// Inline segments stand behind the request proper; decode checked that there is room for them.
+std::size_t ServerCall::payload_bytes() const {
+  std::size_t bytes = request_.payload.size();
+  for (const SegmentDescriptor& segment : upload_) {
+    if (segment.inline_bytes) bytes -= segment.length;
+  }
+  return bytes;
+}
+
+std::span<const std::byte> ServerCall::inline_segment(std::size_t i) const {
+  std::size_t at = payload_bytes();
+  for (std::size_t k = 0; k < i; ++k) {
+    if (upload_[k].inline_bytes) at += upload_[k].length;
+  }
+  return request_.payload.subspan(at, upload_[i].length);
+}
+
+Operation<Status> ServerCall::on_cancelled() { return make_operation<CancelWait>(*this); }
+
+}  // namespace pawl::detail

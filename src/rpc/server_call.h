@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/list.h"
+#include "base/ref_counted.h"
+#include "bulk/lender.h"
+#include "pawl/call.h"
+#include "pawl/poller.h"
+#include "pawl/service.h"
+#include "pawl/timer.h"
+#include "rpc/connection.h"
+#include "rpc/registry.h"
+#include "rpc/session.h"
+#include "rpc/upload.h"
+#include "rpc/wire.h"
+
+namespace pawl::detail {
+
+/// A call that a peer makes: from its request to the end of its handler, of what the answer lent,
+/// and of every READ for it. `Call`, `Upload` and `Download` are the handler's views of it.
+/// Counted: one reference while the connection knows it, one while the handler runs, one for each
+/// pull. Poller thread.
+class ServerCall final : public RefCounted<ServerCall>,
+                         public rpc::OutFrame,
+                         public bulk::LendOwner,
+                         private Work {
+ public:
+  /// Known to the connection from now on, under the caller's call id.
+  static ServerCall* make(rpc::Connection& connection, const rpc::FrameHeader& header,
+                          std::span<const std::byte> body);
+  ~ServerCall();
+
+  /// Puts the handler into the ready queue.
+  void dispatch(const rpc::Registry::Entry& method);
+  void answer_without_handler(Status why);
+
+  // From the connection.
+  void on_cancel(Code reason);
+  void connection_over();
+
+  [[nodiscard]] std::uint64_t id() const { return id_; }
+
+  // OutFrame
+  bool prepare_frame() override;
+  [[nodiscard]] std::size_t body_bytes() const override;
+  void encode_body(std::span<std::byte> out) const override;
+  [[nodiscard]] rpc::FrameHeader frame_header() const override;
+  void frame_sent() override;
+
+  // LendOwner
+  void lease_over(std::uint64_t lease_id, memory::LeaseEnd reason) override;
+
+  // For Call, Upload and Download.
+  [[nodiscard]] rpc::Connection& connection() { return *connection_; }
+  [[nodiscard]] const rpc::Request& request() const { return request_; }
+  [[nodiscard]] const char* method_name() const { return method_.method.name; }
+  [[nodiscard]] TimePoint deadline() const { return deadline_; }
+  [[nodiscard]] bool cancelled() const { return cancelled_; }
+  [[nodiscard]] Operation<Status> on_cancelled();
+  [[nodiscard]] Status over_status() const;
+  [[nodiscard]] std::uint16_t attempt() const { return attempt_; }
+  [[nodiscard]] const std::vector<rpc::SegmentDescriptor>& upload() const { return upload_; }
+  /// Bytes of upload segment i that came inside the request.
+  [[nodiscard]] std::span<const std::byte> inline_segment(std::size_t i) const;
+  void add_part(Result<Block> part) { parts_.push_back(std::move(part)); }
+  [[nodiscard]] std::size_t parts() const { return parts_.size(); }
+
+  // From pulls.
+  List<rpc::PullBase>& pulls() { return pulls_; }
+  std::vector<memory::Landing>& unconfirmed() { return unconfirmed_; }
+  /// A READ for this call may be outstanding / is over.
+  void reading() { ++reading_; }
+  void read_over();
+
+ private:
+  friend class CancelWait;
+  enum class State : std::uint8_t { queued, running, answering, answered, over };
+
+  ServerCall(rpc::Connection& connection, const rpc::FrameHeader& header,
+             std::span<const std::byte> body);
+
+  static void run(Work* work);
+  void start_handler();
+  static void on_handled(void* call, Result<Payload> result);
+  void answer(Result<Payload> result);
+  void inline_small_parts(Payload& reply);
+  static void on_deadline(void* call);
+  void cancel();
+  void acknowledge_cancel();
+  void leave();
+  [[nodiscard]] std::size_t payload_bytes() const;
+  [[nodiscard]] rpc::Response response_frame() const;
+  Status lend_parts();
+
+  Ref<rpc::Connection> connection_;
+  const std::uint64_t id_;
+  const std::uint16_t attempt_;
+  Payload body_;  // of the request; request_ points into it
+  rpc::Request request_;
+  rpc::Registry::Entry method_;
+  std::vector<rpc::SegmentDescriptor> upload_;
+  TimePoint deadline_ = TimePoint::never();
+  Timer deadline_timer_;
+  State state_ = State::queued;
+  bool known_ = true;  // to the connection
+  bool cancelled_ = false;
+  Code cancel_reason_ = Code::cancelled;
+  bool ack_due_ = false;
+  bool ran_ = false;
+  std::uint32_t reading_ = 0;
+
+  Call call_;
+  Upload upload_view_;
+  Download download_view_;
+  Operation<Result<Payload>> handler_;
+  bool handler_done_in_begin_ = false;
+
+  List<rpc::PullBase> pulls_;
+  std::vector<memory::Landing> unconfirmed_;
+  std::vector<class CancelWait*> cancel_waits_;
+
+  // The answer.
+  Status status_;
+  Payload reply_;
+  std::vector<Result<Block>> parts_;
+  std::vector<rpc::SegmentDescriptor> segments_;  // one for each part
+  std::vector<Block> lent_blocks_;                // those that are not inline
+  rpc::LeaseDescriptor lease_;
+  std::uint64_t lease_id_ = 0;
+};
+
+}  // namespace pawl::detail

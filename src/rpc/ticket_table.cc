@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rpc/ticket_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/bytes.h"
+
+namespace pawl::rpc {
+
+namespace {
+constexpr std::uint8_t kTicketVersion = 1;
+constexpr std::size_t kTicketFixedBytes = 2 + 4 * 8;
+}  // namespace
+
+Result<Ticket> encode_ticket(const TicketFields& fields) {
+  if (fields.address.empty() || fields.address.size() > kTicketBytesMax - kTicketFixedBytes) {
+    return Status(Code::invalid_argument,
+                  "a ticket needs the address where its node listens, of at most 222 bytes");
+  }
+  std::string bytes(kTicketFixedBytes + fields.address.size(), '\0');
+  Writer writer(std::as_writable_bytes(std::span(bytes.data(), bytes.size())));
+  writer.u8(kTicketVersion);
+  writer.u8(static_cast<std::uint8_t>(fields.address.size()));
+  writer.u64(fields.incarnation);
+  writer.u64(fields.id);
+  writer.u64(fields.generation);
+  writer.u64(fields.length);
+  writer.bytes(std::as_bytes(std::span(fields.address.data(), fields.address.size())));
+  return Ticket(std::move(bytes));
+}
+
+Result<TicketFields> decode_ticket(std::string_view bytes) {
+  Reader reader(std::as_bytes(std::span(bytes.data(), bytes.size())));
+  const std::uint8_t version = reader.u8();
+  const std::uint8_t address_bytes = reader.u8();
+  TicketFields fields;
+  fields.incarnation = reader.u64();
+  fields.id = reader.u64();
+  fields.generation = reader.u64();
+  fields.length = reader.u64();
+  const std::span<const std::byte> address = reader.bytes(address_bytes);
+  if (!reader.ok() || bytes.size() != kTicketFixedBytes + address_bytes || address.empty()) {
+    return Status(Code::invalid_argument, "these bytes are not a ticket: they were cut or changed");
+  }
+  if (version != kTicketVersion) {
+    return Status(Code::unimplemented, "the ticket is of another version than this node knows");
+  }
+  fields.address.assign(reinterpret_cast<const char*>(address.data()), address.size());
+  return fields;
+}
+
+Result<Ticket> TicketTable::issue(std::vector<Block> blocks, std::string_view address,
+                                  TimePoint deadline) {
+  std::erase_if(blocks, [](const Block& block) { return block.empty(); });
+  if (blocks.empty() || blocks.size() > kSegmentsMax) {
+    return Status(Code::invalid_argument, "a ticket names 1 to 1024 blocks that are not empty");
+  }
+  TicketFields fields;
+  fields.address = std::string(address);
+  fields.incarnation = incarnation_;
+  for (const Block& block : blocks) fields.length += block.size();
+  const std::lock_guard lock(mutex_);
+  fields.id = next_id_++;
+  fields.generation = random_.next();
+  Result<Ticket> ticket = encode_ticket(fields);
+  if (ticket.ok()) {
+    entries_.emplace(fields.id, Entry{fields.generation, std::move(blocks), deadline});
+  }
+  return ticket;
+}
+
+void TicketTable::end(const TicketFields& ticket) {
+  Entry gone;  // its blocks go outside the lock
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(ticket.id);
+  if (found == entries_.end() || found->second.generation != ticket.generation) return;
+  gone = std::move(found->second);
+  entries_.erase(found);
+}
+
+Result<std::vector<Block>> TicketTable::find(const TicketFields& ticket, TimePoint now) {
+  if (ticket.incarnation != incarnation_) {
+    return Status(Code::stale, "the node that gave the ticket was restarted since");
+  }
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(ticket.id);
+  if (found == entries_.end() || found->second.generation != ticket.generation ||
+      found->second.deadline <= now) {
+    return Status(Code::stale, "the ticket is over: its deadline passed, or it was ended");
+  }
+  return found->second.blocks;
+}
+
+TimePoint TicketTable::sweep(TimePoint now) {
+  std::vector<Entry> gone;
+  TimePoint next = TimePoint::never();
+  const std::lock_guard lock(mutex_);
+  std::erase_if(entries_, [&](auto& each) {
+    if (each.second.deadline > now) {
+      next = std::min(next, each.second.deadline);
+      return false;
+    }
+    gone.push_back(std::move(each.second));
+    return true;
+  });
+  return next;
+}
+
+void TicketTable::clear() {
+  const std::lock_guard lock(mutex_);
+  entries_.clear();
+}
+
+Operation<Result<Payload>> TicketService::handle(std::size_t, Call&,
+                                                 std::span<const std::byte> request, Upload&,
+                                                 Download& out) {
+  using Answer = Operation<Result<Payload>>;
+  Result<TicketFields> ticket =
+      decode_ticket({reinterpret_cast<const char*>(request.data()), request.size()});
+  if (!ticket.ok()) return Answer::ready(ticket.status());
+  Result<std::vector<Block>> blocks = table_.find(*ticket, Poller::current()->now());
+  if (!blocks.ok()) return Answer::ready(blocks.status());
+  for (Block& block : *blocks) out.add(std::move(block));
+  return Answer::ready(Payload());
+}
+
+}  // namespace pawl::rpc

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rpc/upload.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "guard/policy.h"
+#include "memory/pool_core.h"
+#include "rpc/engine.h"
+#include "rpc/server_call.h"
+
+namespace pawl::rpc {
+
+namespace {
+constexpr std::uint64_t kTransferBytesMax = std::uint64_t{1} << 40;
+}  // namespace
+
+PullBase::PullBase(ServerCall& call) : call_(&call) {}
+
+PullBase::~PullBase() { let_go(); }
+
+// Which bytes of the peer (or of the request itself) the range of the joined segments is.
+Status PullBase::find_bytes(std::size_t first, std::size_t count, ByteRange range) {
+  const std::vector<SegmentDescriptor>& segments = call_->upload();
+  if (count > segments.size() || first > segments.size() - count) {
+    return {Code::invalid_argument, "the upload has no such segment"};
+  }
+  std::uint64_t joined = 0;
+  for (std::size_t i = first; i < first + count; ++i) {
+    if (segments[i].length > kTransferBytesMax - joined) {
+      return {Code::too_large, "the upload is longer than transfer_bytes_max"};
+    }
+    joined += segments[i].length;
+  }
+  if (range.offset > joined) return {Code::invalid_argument, "the range begins behind the upload"};
+  bytes_ = std::min(range.bytes, joined - range.offset);
+  std::uint64_t skip = range.offset;
+  std::uint64_t left = bytes_;
+  for (std::size_t i = first; i < first + count && left > 0; ++i) {
+    const SegmentDescriptor& segment = segments[i];
+    if (skip >= segment.length) {
+      skip -= segment.length;
+      continue;
+    }
+    const std::uint64_t part = std::min(left, segment.length - skip);
+    if (segment.inline_bytes) {
+      inline_.push_back(call_->inline_segment(i).subspan(skip, part));
+    } else {
+      remote_.push_back({segment.key, segment.address + skip, part});
+    }
+    skip = 0;
+    left -= part;
+  }
+  if (!inline_.empty() && !remote_.empty()) {
+    return {Code::protocol_error, "an upload is partly inline and partly lent"};
+  }
+  return {};
+}
+
+void PullBase::pull_from_pool(Pool& pool, std::size_t first, std::size_t count, ByteRange range) {
+  call_->pulls().push_back(*this);
+  if (call_->cancelled()) return over(call_->over_status());
+  if (Status found = find_bytes(first, count, range); !found.ok()) return over(found);
+  if (bytes_ == 0) return over(Status(Code::invalid_argument, "the upload has no bytes to pull"));
+  const std::array<std::size_t, 1> sizes{static_cast<std::size_t>(bytes_)};
+  acquiring_ = pawl::start(pool.core().acquire_landing(sizes, call_->deadline()),
+                           Callback<Result<std::vector<Buffer>>>{&PullBase::on_buffers, this});
+}
+
+void PullBase::on_buffers(void* context, Result<std::vector<Buffer>> buffers) {
+  auto* self = static_cast<PullBase*>(context);
+  if (!buffers.ok()) return self->over(buffers.status());
+  Result<memory::Landing> landing =
+      memory::Landing::into_buffer(std::move((*buffers)[0]), self->bytes_);
+  if (!landing.ok()) return self->over(landing.status());
+  self->land(*std::move(landing));
+}
+
+void PullBase::pull_into_region(const Region& region, std::size_t offset, ByteRange range) {
+  call_->pulls().push_back(*this);
+  if (call_->cancelled()) return over(call_->over_status());
+  if (Status found = find_bytes(0, call_->upload().size(), range); !found.ok()) return over(found);
+  if (bytes_ == 0) return over(Status(Code::invalid_argument, "the upload has no bytes to pull"));
+  Result<memory::Landing> landing = memory::Landing::into_region(region, offset, bytes_);
+  if (!landing.ok()) return over(landing.status());
+  land(*std::move(landing));
+}
+
+void PullBase::land(memory::Landing landing) {
+  if (remote_.empty()) {
+    copy_inline(landing);
+    std::vector<memory::Landing> one;
+    one.push_back(std::move(landing));
+    return over(std::move(one));
+  }
+  start_reads(std::move(landing));
+}
+
+void PullBase::copy_inline(memory::Landing& landing) {
+  std::size_t at = 0;
+  for (const std::span<const std::byte> part : inline_) {
+    landing.copy_in(at, part);
+    at += part.size();
+  }
+}
+
+bulk::PullSpec PullBase::spec() const {
+  bulk::PullSpec spec;
+  spec.host = &call_->connection();
+  spec.lease = call_->request().lease->lease;
+  spec.guard = call_->request().lease->guard;
+  spec.deadline =
+      guard::policy_of(spec.guard).reader_heeds_cancel ? call_->deadline() : TimePoint::never();
+  spec.priority = call_->request().priority;
+  spec.tenant = call_->request().tenant;
+  spec.call = call_->id();
+  spec.attempt = call_->attempt();
+  return spec;
+}
+
+void PullBase::start_reads(memory::Landing landing) {
+  bulk::PullSpec pull = spec();
+  pull.remote = remote_;
+  pull.landing.push_back(std::move(landing));
+  pull.hold_check = hold_check_;
+  Result<bulk::TransferId> started = call_->connection().engine().puller().start(pull, *this);
+  if (!started.ok()) return over(started.status());
+  transfer_ = *started;
+  call_->reading();
+}
+
+void PullBase::check_unconfirmed() {
+  call_->pulls().push_back(*this);
+  if (call_->cancelled()) return over(call_->over_status());
+  std::vector<memory::Landing> landing = std::exchange(call_->unconfirmed(), {});
+  if (landing.empty() || !call_->request().lease) return over(std::move(landing));
+  bulk::PullSpec check = spec();
+  check.landing = std::move(landing);
+  // It may be over before `confirm` returns.
+  const Ref<ServerCall> call = call_;
+  call->reading();
+  Result<bulk::TransferId> started = call->connection().engine().puller().confirm(check, *this);
+  if (!started.ok()) {
+    call->read_over();
+    return over(started.status());
+  }
+  if (!over_) transfer_ = *started;
+}
+
+void PullBase::pull_done(bulk::TransferId, bulk::PullResult result) {
+  transfer_.reset();
+  const Ref<ServerCall> call = call_;
+  call->read_over();
+  Status status = std::move(result.status);
+  // A pull is one thing: a segment that was withdrawn makes all of it stale.
+  if (status.ok() && std::any_of(result.good.begin(), result.good.end(),
+                                 [](std::byte b) { return b != std::byte{0xff}; })) {
+    status = Status(Code::stale, "the caller took a part of the upload back while it was read");
+  }
+  if (!status.ok()) return over(std::move(status));
+  over(std::move(result.landing));
+}
+
+void PullBase::call_over(const Status& why) {
+  let_go();
+  over(why);
+}
+
+void PullBase::let_go() noexcept {
+  unlink();
+  acquiring_.drop();
+  if (transfer_) {
+    const bulk::TransferId transfer = *std::exchange(transfer_, std::nullopt);
+    call_->retain();  // until the last READ completed
+    call_->connection().engine().puller().abandon(transfer, {&PullBase::on_drained, call_.get()});
+  }
+}
+
+void PullBase::on_drained(void* context, std::vector<memory::Landing>) {
+  const Ref<ServerCall> call = Ref<ServerCall>::adopt(static_cast<ServerCall*>(context));
+  call->read_over();
+}
+
+void PullBase::over(Result<std::vector<memory::Landing>> landing) {
+  if (std::exchange(over_, true)) return;
+  unlink();
+  acquiring_.drop();
+  pull_over(std::move(landing));
+}
+
+}  // namespace pawl::rpc

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// The whole stack in virtual time: calls, bulk both ways, deadlines, cancels, losses.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+
+#include "pawl/testing.h"
+#include "support/function_service.h"
+
+namespace pawl {
+namespace {
+
+using testing::Faults;
+using testing::FunctionService;
+using testing::World;
+
+constexpr Method kEcho = make_method("test.Stack/Echo");
+constexpr Method kSlow = make_method("test.Stack/Slow");
+constexpr Method kGet = make_method("test.Stack/Get", BulkDirection::download);
+constexpr Method kPut = make_method("test.Stack/Put", BulkDirection::upload);
+
+void fill(Buffer& buffer, std::uint64_t tag) {
+  for (std::size_t i = 0; i < buffer.size(); ++i) {
+    buffer.bytes()[i] = static_cast<std::byte>((i * 7 + tag * 131) >> 3);
+  }
+}
+bool holds(std::span<const std::byte> bytes, std::uint64_t tag) {
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    if (bytes[i] != static_cast<std::byte>((i * 7 + tag * 131) >> 3)) return false;
+  }
+  return true;
+}
+std::uint64_t number(std::span<const std::byte> bytes) {
+  std::uint64_t value = 0;
+  std::memcpy(&value, bytes.data(), std::min<std::size_t>(bytes.size(), 8));
+  return value;
+}
+Payload payload(std::uint64_t a, std::uint64_t b = 0) {
+  const std::uint64_t both[2] = {a, b};
+  return Payload(std::as_bytes(std::span(both)));
+}
+
+/// Get(tag, bytes) lends a buffer with the tag's pattern; Put(tag) checks what it pulls.
+class Store {
+ public:
+  Store() {
+    service_.add(kEcho,
+                 [](Call&, std::span<const std::byte> request, Upload&,
+                    Download&) -> Task<Result<Payload>> { co_return Payload(request); });
+    service_.add(kSlow,
+                 [this](Call& call, std::span<const std::byte> request, Upload&,
+                        Download&) -> Task<Result<Payload>> {
+                   co_await sleep_for(Duration(static_cast<std::int64_t>(number(request))));
+                   saw_cancelled = call.cancelled();
+                   co_return Payload();
+                 });
+    service_.add(kGet,
+                 [](Call& call, std::span<const std::byte> request, Upload&,
+                    Download& out) -> Task<Result<Payload>> {
+                   const std::uint64_t tag = number(request);
+                   auto buffer = co_await ok(call.pool().acquire(number(request.subspan(8))));
+                   fill(buffer, tag);
+                   out.add(std::move(buffer).freeze());
+                   co_return Payload();
+                 });
+    service_.add(kPut,
+                 [this](Call& call, std::span<const std::byte> request, Upload& in,
+                        Download&) -> Task<Result<Payload>> {
+                   auto buffer = co_await ok(in.pull(call.pool()));
+                   (holds(buffer.bytes(), number(request)) ? puts_good : puts_wrong) += 1;
+                   co_return Payload();
+                 });
+  }
+  Service& service() { return service_; }
+
+  int puts_good = 0, puts_wrong = 0;
+  bool saw_cancelled = false;
+
+ private:
+  FunctionService service_;
+};
+
+class StackTest : public ::testing::Test {
+ protected:
+  void start(NodeOptions server_options = {}, NodeOptions client_options = {},
+             ChannelOptions channel_options = {}) {
+    server_ = &world_.add("server", server_options);
+    client_ = &world_.add("client", client_options);
+    Result<Server> serving = server_->serve("server:1", store_.service());
+    ASSERT_TRUE(serving.ok()) << serving.status().to_string();
+    serving_.emplace(*std::move(serving));
+    channel_ = client_->channel(serving_->address(), channel_options);
+  }
+  Outcome<Payload> echo(std::string_view text) {
+    return world_.run(*client_, channel_.call(kEcho, Payload::of(text)));
+  }
+  Outcome<Pulled<Payload>> get(std::uint64_t tag, std::uint64_t bytes, CallOptions options = {}) {
+    return world_.run(*client_,
+                      channel_.call(kGet, payload(tag, bytes), into(client_->pool()), options));
+  }
+  Outcome<Payload> put(std::uint64_t tag, std::size_t bytes, CallOptions options = {}) {
+    Result<Buffer> buffer = client_->pool().try_acquire(bytes);
+    EXPECT_TRUE(buffer.ok()) << buffer.status().to_string();
+    fill(*buffer, tag);
+    return world_.run(
+        *client_, channel_.call(kPut, payload(tag), lend((*std::move(buffer)).freeze()), options));
+  }
+  /// Everything that was acquired, lent or landed is back.
+  void expect_quiet() {
+    world_.run_for(std::chrono::seconds(5));
+    for (Node* node : {client_, server_}) {
+      const NodeStats stats = node->stats();
+      EXPECT_EQ(stats.calls_live, 0u);
+      EXPECT_EQ(stats.served_live, 0u);
+      EXPECT_EQ(stats.transfers_live, 0u);
+      EXPECT_EQ(stats.pool.leases_live, 0u);
+      EXPECT_EQ(stats.pool.bytes_in_use, 0u);
+      EXPECT_EQ(stats.pool.bytes_quarantined, 0u);
+    }
+  }
+
+  Store store_;
+  World world_{42};
+  Node* server_ = nullptr;
+  Node* client_ = nullptr;
+  std::optional<Server> serving_;
+  Channel channel_;
+};
+
+TEST_F(StackTest, EchoGivesTheBytesBack) {
+  start();
+  const Outcome<Payload> outcome = echo("hello");
+  ASSERT_TRUE(outcome.ok()) << outcome.to_string();
+  EXPECT_EQ(outcome->text(), "hello");
+  EXPECT_EQ(server_->stats().served_ok, 1u);
+  expect_quiet();
+}
+
+TEST_F(StackTest, RequestsOfEverySizeUpToTheLimitArrive) {
+  start();
+  for (const std::size_t bytes : {1u, 100u, 4096u, 8000u, 8192u, 20000u, 1000000u}) {
+    const std::string text(bytes, 'x');
+    const Outcome<Payload> outcome = echo(text);
+    ASSERT_TRUE(outcome.ok()) << bytes << ": " << outcome.to_string();
+    EXPECT_EQ(outcome->text(), text);
+  }
+  const Outcome<Payload> too_long = echo(std::string((1u << 20) + 1, 'x'));
+  EXPECT_EQ(too_long.status().code(), Code::too_large);
+  EXPECT_EQ(too_long.ran(), Ran::no);
+  expect_quiet();
+}
+
+TEST_F(StackTest, DownloadsOfEverySizeAreWhole) {
+  start();
+  for (const std::size_t bytes : {1u, 4096u, 4097u, 65536u, 100001u, 1u << 20, 16u << 20}) {
+    Outcome<Pulled<Payload>> outcome = get(bytes, bytes);
+    ASSERT_TRUE(outcome.ok()) << bytes << ": " << outcome.to_string();
+    ASSERT_TRUE(outcome->part().ok());
+    EXPECT_EQ(outcome->part()->size(), bytes);
+    EXPECT_TRUE(holds(outcome->part()->bytes(), bytes));
+    EXPECT_EQ(outcome.info().bulk, bytes > 4096);
+  }
+  EXPECT_EQ(client_->stats().transfers_stale, 0u);
+  expect_quiet();
+}
+
+TEST_F(StackTest, UploadsOfEverySizeAreWhole) {
+  start();
+  int puts = 0;
+  for (const std::size_t bytes : {1u, 4096u, 4097u, 65536u, 100001u, 1u << 20, 16u << 20}) {
+    const Outcome<Payload> outcome = put(bytes, bytes);
+    ASSERT_TRUE(outcome.ok()) << bytes << ": " << outcome.to_string();
+    EXPECT_EQ(store_.puts_good, ++puts);
+  }
+  EXPECT_EQ(store_.puts_wrong, 0);
+  EXPECT_EQ(client_->stats().confirms_valid, 5u);  // the small ones travel inside the request
+  expect_quiet();
+}
+
+TEST_F(StackTest, ACallEndsAtItsDeadlineToTheNanosecond) {
+  start();
+  ASSERT_TRUE(echo("connected").ok());
+  const TimePoint begin = world_.now();
+  CallOptions options;
+  options.deadline = 50ms;
+  const Outcome<Payload> outcome =
+      world_.run(*client_, channel_.call(kSlow, payload(std::uint64_t{200'000'000}), options));
+  EXPECT_EQ(outcome.status().code(), Code::deadline);
+  EXPECT_EQ(outcome.ran(), Ran::unknown);
+  EXPECT_EQ((world_.now() - begin).count(), Duration(50ms).count());
+  world_.run_for(300ms);
+  EXPECT_TRUE(store_.saw_cancelled);
+  expect_quiet();
+}
+
+TEST_F(StackTest, ADeadlineThatHasPassedFailsWithoutSending) {
+  start();
+  ASSERT_TRUE(echo("connected").ok());
+  const std::uint64_t sent = client_->stats().messages_sent;
+  CallOptions options;
+  options.deadline = Duration(-1);
+  const Outcome<Payload> outcome = world_.run(*client_, channel_.call(kEcho, Payload(), options));
+  EXPECT_EQ(outcome.status().code(), Code::deadline);
+  EXPECT_EQ(outcome.ran(), Ran::no);
+  EXPECT_EQ(client_->stats().messages_sent, sent);
+}
+
+TEST_F(StackTest, UnknownMethodsAndNoServerAreNamed) {
+  start();
+  const Outcome<Payload> unknown =
+      world_.run(*client_, channel_.call(make_method("test.Stack/Nothing"), Payload()));
+  EXPECT_EQ(unknown.status().code(), Code::unimplemented);
+  EXPECT_EQ(unknown.ran(), Ran::no);
+
+  Channel nowhere = client_->channel("nobody:1");
+  CallOptions options;
+  options.deadline = 100ms;
+  const Outcome<Payload> refused = world_.run(*client_, nowhere.call(kEcho, Payload(), options));
+  EXPECT_EQ(refused.status().code(), Code::unavailable);
+  EXPECT_EQ(refused.ran(), Ran::no);
+  EXPECT_NE(refused.status().what().find("nobody:1"), std::string_view::npos)
+      << refused.to_string();
+}
+
+// The heart of it: READs that are executed long after their call is over.
+TEST_F(StackTest, LateReadsOfUploadsAreRefused) {
+  start();
+  ASSERT_TRUE(put(1, 100000).ok());
+  Faults faults;
+  faults.read_delay = 1;
+  faults.read_delay_max = 250ms;
+  world_.set_faults(faults);
+  int timeouts = 0;
+  for (std::uint64_t tag = 2; tag < 102; ++tag) {
+    CallOptions options;
+    options.deadline = 50ms;
+    const Outcome<Payload> outcome = put(tag, 100000, options);
+    if (outcome.status().code() == Code::deadline) ++timeouts;
+  }
+  EXPECT_GT(timeouts, 30);
+  EXPECT_EQ(store_.puts_wrong, 0);
+  expect_quiet();
+}
+
+}  // namespace
+}  // namespace pawl
