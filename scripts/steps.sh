@@ -49,9 +49,16 @@ setup() {
   step_counts=no
 }
 
+# build preset [targets...]: all, or those of these targets that there are.
 build() {
-  cmake --preset "$1" >"$logs/configure-$1.log" 2>&1 || { cat "$logs/configure-$1.log"; return 1; }
-  cmake --build "build/$1" -- --quiet -k 20 || return 1
+  local preset=$1 target targets=()
+  shift
+  cmake --preset "$preset" >"$logs/configure-$preset.log" 2>&1 ||
+    { cat "$logs/configure-$preset.log"; return 1; }
+  for target in "$@"; do
+    has_target "$preset" "$target" && targets+=("$target")
+  done
+  cmake --build "build/$preset" ${targets:+--target "${targets[@]}"} -- --quiet -k 20 || return 1
   step_counts=no
 }
 
