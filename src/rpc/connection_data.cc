@@ -114,7 +114,7 @@ void Connection::data_link_over(DataLink& link, const Status& why) {
     send_frame(FrameType::data_lost, 0, 0,
                DataLost{static_cast<std::uint8_t>(role), role, link.incarnation()});
   }
-  engine_.context().log->info("data endpoint with " + peer_address_ +
+  engine_.context().log->debug("data endpoint with " + peer_address_ +
                               " lost: " + std::string(why.what()));
   if (connecting_side_) retry_data(role);
 }
