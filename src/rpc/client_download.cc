@@ -19,13 +19,12 @@ namespace {
 /// Gives the user's buffers back once no READ can write into them any more.
 class BuffersBack final : public OperationState<std::vector<Buffer>> {
  public:
+  explicit BuffersBack(std::vector<Buffer> in_hand) : buffers_(std::move(in_hand)) {}
+  /// The last ones.
   void arrived(std::vector<Buffer> buffers) {
-    if (begun_) {
-      complete(std::move(buffers));
-    } else {
-      buffers_ = std::move(buffers);
-      here_ = true;
-    }
+    for (Buffer& buffer : buffers) buffers_.push_back(std::move(buffer));
+    here_ = true;
+    if (begun_) complete(std::move(buffers_));
   }
   static void drained(void* context, std::vector<memory::Landing> landing) {
     const Ref<BuffersBack> self = Ref<BuffersBack>::adopt(static_cast<BuffersBack*>(context));
@@ -127,7 +126,6 @@ Status ClientCall::place_own() {
   if (places < all.segments.size()) {
     return {Code::invalid_argument, "the answer has more segments than into() has places for"};
   }
-  all.own_buffers = buffers != nullptr;
   for (std::size_t i = 0; i < all.segments.size(); ++i) {
     Landings::Segment& segment = all.segments[i];
     if (segment.bytes == 0) continue;
@@ -255,28 +253,33 @@ void ClientCall::accept_parts(bulk::PullResult result) {
 // Whatever ends a call with a download in the middle: its landing memory goes back when the last
 // READ into it completed, and not before.
 void ClientCall::stop_pull(CallResult& result) {
-  const bool give_back = landings_ && landings_->own_buffers && !result.status.ok();
-  if (transfer_) {
-    const bulk::TransferId transfer = *std::exchange(transfer_, std::nullopt);
-    bulk::Puller& puller = lane_->engine().puller();
-    if (!give_back) {
-      puller.abandon(transfer, {});
-      return;
-    }
-    auto* state = new BuffersBack();
-    state->retain();  // the puller's
-    if (puller.abandon(transfer, {&BuffersBack::drained, state})) {
-      result.whereabouts = Whereabouts::returning;
-    }
-    result.buffers_back = Operation<std::vector<Buffer>>(state);
-    return;
+  auto* own = std::get_if<std::vector<Buffer>>(&into_.target());
+  const bool give_back = own != nullptr && !result.status.ok();
+  if (transfer_ && !give_back) {
+    lane_->engine().puller().abandon(*std::exchange(transfer_, std::nullopt), {});
   }
   if (!give_back) return;
+  // Those that no READ was posted for, then those whose READs are under way.
   std::vector<Buffer> buffers;
-  for (Landings::Segment& segment : landings_->segments) {
-    if (segment.landing) buffers.push_back(std::move(segment.landing).discard());
+  for (Buffer& buffer : *own) {
+    if (buffer) buffers.push_back(std::move(buffer));
   }
-  result.buffers_back = Operation<std::vector<Buffer>>::ready(std::move(buffers));
+  if (landings_) {
+    for (Landings::Segment& segment : landings_->segments) {
+      if (segment.landing) buffers.push_back(std::move(segment.landing).discard());
+    }
+  }
+  for (Buffer& buffer : buffers) (void)buffer.resize(0);
+  auto* state = new BuffersBack(std::move(buffers));
+  if (transfer_) {
+    state->retain();  // the puller's
+    const bool later = lane_->engine().puller().abandon(*std::exchange(transfer_, std::nullopt),
+                                                        {&BuffersBack::drained, state});
+    if (later) result.whereabouts = Whereabouts::returning;
+  } else {
+    state->arrived({});
+  }
+  result.buffers_back = Operation<std::vector<Buffer>>(state);
 }
 
 }  // namespace pawl::rpc

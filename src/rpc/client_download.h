@@ -25,7 +25,6 @@ struct ClientCall::Landings {
   std::vector<Segment> segments;
   Payload inline_bytes;
   std::vector<Result<Block>> parts;
-  bool own_buffers = false;  ///< the user's, to be given back after a failure
 };
 
 }  // namespace pawl::rpc

@@ -1,50 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // The whole stack in virtual time: calls, bulk both ways, deadlines, cancels, losses.
-#include <gtest/gtest.h>
-
-#include <cstring>
 #include <string>
 
-#include "pawl/testing.h"
-#include "support/function_service.h"
+#include "sim/stack_fixture.h"
 
 namespace pawl {
 namespace {
 
 using testing::Faults;
-using testing::FunctionService;
-using testing::World;
+using testing::fill;
+using testing::holds;
+using testing::number;
+using testing::payload;
 
 constexpr Method kEcho = make_method("test.Stack/Echo");
 constexpr Method kSlow = make_method("test.Stack/Slow");
 constexpr Method kGet = make_method("test.Stack/Get", BulkDirection::download);
 constexpr Method kPut = make_method("test.Stack/Put", BulkDirection::upload);
 
-void fill(Buffer& buffer, std::uint64_t tag) {
-  for (std::size_t i = 0; i < buffer.size(); ++i) {
-    buffer.bytes()[i] = static_cast<std::byte>((i * 7 + tag * 131) >> 3);
-  }
-}
-bool holds(std::span<const std::byte> bytes, std::uint64_t tag) {
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
-    if (bytes[i] != static_cast<std::byte>((i * 7 + tag * 131) >> 3)) return false;
-  }
-  return true;
-}
-std::uint64_t number(std::span<const std::byte> bytes) {
-  std::uint64_t value = 0;
-  std::memcpy(&value, bytes.data(), std::min<std::size_t>(bytes.size(), 8));
-  return value;
-}
-Payload payload(std::uint64_t a, std::uint64_t b = 0) {
-  const std::uint64_t both[2] = {a, b};
-  return Payload(std::as_bytes(std::span(both)));
-}
-
 /// Get(tag, bytes) lends a buffer with the tag's pattern; Put(tag) checks what it pulls.
-class Store {
- public:
-  Store() {
+class StackTest : public testing::StackFixture {
+ protected:
+  StackTest() {
     service_.add(kEcho,
                  [](Call&, std::span<const std::byte> request, Upload&,
                     Download&) -> Task<Result<Payload>> { co_return Payload(request); });
@@ -52,15 +29,14 @@ class Store {
                  [this](Call& call, std::span<const std::byte> request, Upload&,
                         Download&) -> Task<Result<Payload>> {
                    co_await sleep_for(Duration(static_cast<std::int64_t>(number(request))));
-                   saw_cancelled = call.cancelled();
+                   saw_cancelled_ = call.cancelled();
                    co_return Payload();
                  });
     service_.add(kGet,
                  [](Call& call, std::span<const std::byte> request, Upload&,
                     Download& out) -> Task<Result<Payload>> {
-                   const std::uint64_t tag = number(request);
-                   auto buffer = co_await ok(call.pool().acquire(number(request.subspan(8))));
-                   fill(buffer, tag);
+                   auto buffer = co_await ok(call.pool().acquire(number(request, 1)));
+                   fill(buffer.bytes(), number(request));
                    out.add(std::move(buffer).freeze());
                    co_return Payload();
                  });
@@ -68,64 +44,23 @@ class Store {
                  [this](Call& call, std::span<const std::byte> request, Upload& in,
                         Download&) -> Task<Result<Payload>> {
                    auto buffer = co_await ok(in.pull(call.pool()));
-                   (holds(buffer.bytes(), number(request)) ? puts_good : puts_wrong) += 1;
+                   (holds(buffer.bytes(), number(request)) ? puts_good_ : puts_wrong_) += 1;
                    co_return Payload();
                  });
-  }
-  Service& service() { return service_; }
-
-  int puts_good = 0, puts_wrong = 0;
-  bool saw_cancelled = false;
-
- private:
-  FunctionService service_;
-};
-
-class StackTest : public ::testing::Test {
- protected:
-  void start(NodeOptions server_options = {}, NodeOptions client_options = {},
-             ChannelOptions channel_options = {}) {
-    server_ = &world_.add("server", server_options);
-    client_ = &world_.add("client", client_options);
-    Result<Server> serving = server_->serve("server:1", store_.service());
-    ASSERT_TRUE(serving.ok()) << serving.status().to_string();
-    serving_.emplace(*std::move(serving));
-    channel_ = client_->channel(serving_->address(), channel_options);
   }
   Outcome<Payload> echo(std::string_view text) {
     return world_.run(*client_, channel_.call(kEcho, Payload::of(text)));
   }
-  Outcome<Pulled<Payload>> get(std::uint64_t tag, std::uint64_t bytes, CallOptions options = {}) {
-    return world_.run(*client_,
-                      channel_.call(kGet, payload(tag, bytes), into(client_->pool()), options));
+  Outcome<Pulled<Payload>> get(std::uint64_t tag, std::uint64_t bytes) {
+    return world_.run(*client_, channel_.call(kGet, payload(tag, bytes), into(client_->pool())));
   }
-  Outcome<Payload> put(std::uint64_t tag, std::size_t bytes, CallOptions options = {}) {
-    Result<Buffer> buffer = client_->pool().try_acquire(bytes);
-    EXPECT_TRUE(buffer.ok()) << buffer.status().to_string();
-    fill(*buffer, tag);
+  Outcome<Payload> put(std::uint64_t tag, std::size_t bytes, const CallOptions& options = {}) {
     return world_.run(
-        *client_, channel_.call(kPut, payload(tag), lend((*std::move(buffer)).freeze()), options));
-  }
-  /// Everything that was acquired, lent or landed is back.
-  void expect_quiet() {
-    world_.run_for(std::chrono::seconds(5));
-    for (Node* node : {client_, server_}) {
-      const NodeStats stats = node->stats();
-      EXPECT_EQ(stats.calls_live, 0u);
-      EXPECT_EQ(stats.served_live, 0u);
-      EXPECT_EQ(stats.transfers_live, 0u);
-      EXPECT_EQ(stats.pool.leases_live, 0u);
-      EXPECT_EQ(stats.pool.bytes_in_use, 0u);
-      EXPECT_EQ(stats.pool.bytes_quarantined, 0u);
-    }
+        *client_, channel_.call(kPut, payload(tag), lend(block_of(*client_, tag, bytes)), options));
   }
 
-  Store store_;
-  World world_{42};
-  Node* server_ = nullptr;
-  Node* client_ = nullptr;
-  std::optional<Server> serving_;
-  Channel channel_;
+  int puts_good_ = 0, puts_wrong_ = 0;
+  bool saw_cancelled_ = false;
 };
 
 TEST_F(StackTest, EchoGivesTheBytesBack) {
@@ -171,9 +106,9 @@ TEST_F(StackTest, UploadsOfEverySizeAreWhole) {
   for (const std::size_t bytes : {1u, 4096u, 4097u, 65536u, 100001u, 1u << 20, 16u << 20}) {
     const Outcome<Payload> outcome = put(bytes, bytes);
     ASSERT_TRUE(outcome.ok()) << bytes << ": " << outcome.to_string();
-    EXPECT_EQ(store_.puts_good, ++puts);
+    EXPECT_EQ(puts_good_, ++puts);
   }
-  EXPECT_EQ(store_.puts_wrong, 0);
+  EXPECT_EQ(puts_wrong_, 0);
   EXPECT_EQ(client_->stats().confirms_valid, 5u);  // the small ones travel inside the request
   expect_quiet();
 }
@@ -190,7 +125,7 @@ TEST_F(StackTest, ACallEndsAtItsDeadlineToTheNanosecond) {
   EXPECT_EQ(outcome.ran(), Ran::unknown);
   EXPECT_EQ((world_.now() - begin).count(), Duration(50ms).count());
   world_.run_for(300ms);
-  EXPECT_TRUE(store_.saw_cancelled);
+  EXPECT_TRUE(saw_cancelled_);
   expect_quiet();
 }
 
@@ -239,7 +174,7 @@ TEST_F(StackTest, LateReadsOfUploadsAreRefused) {
     if (outcome.status().code() == Code::deadline) ++timeouts;
   }
   EXPECT_GT(timeouts, 30);
-  EXPECT_EQ(store_.puts_wrong, 0);
+  EXPECT_EQ(puts_wrong_, 0);
   expect_quiet();
 }
 
