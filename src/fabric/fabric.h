@@ -191,6 +191,9 @@ class Fabric : public Registrar {
 
   /// Moves the world on and returns completions, at most out.size().
   virtual std::size_t poll(TimePoint now, std::span<Completion> out) = 0;
+  /// Grows with whatever poll does, also where no completion came of it yet (bytes that moved): by
+  /// this a poller tells a busy turn from an idle one. 0 for fabrics that need no such thing.
+  [[nodiscard]] virtual std::uint64_t work_done() const { return 0; }
   /// Takes the next event, false if there is none. Called after poll, in the same turn.
   virtual bool poll_event(Event& out) = 0;
 

@@ -77,8 +77,10 @@ Status Engine::start() {
 // --- a turn ----------------------------------------------------------------------------------
 
 std::size_t Engine::poll(TimePoint now) {
+  const std::uint64_t before = fabric_->work_done();
   bool out = flush_dirty();
   std::size_t done = take_completions(now);
+  if (fabric_->work_done() != before) ++done;
   done += take_events();
   if (flow_.next_timer() <= now) flow_.on_timer(now);
   out = puller_->pump() || out;

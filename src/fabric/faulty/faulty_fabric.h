@@ -82,6 +82,7 @@ class FaultyFabric final : public Fabric {
   Status free_window(WindowId window) override { return inner_.free_window(window); }
   std::size_t post(EndpointId endpoint, std::span<const WorkRequest> chain, Status& why) override;
   std::size_t poll(TimePoint now, std::span<Completion> out) override;
+  std::uint64_t work_done() const override { return inner_.work_done(); }
   bool poll_event(Event& out) override;
   TimePoint next_event_time() const override;
   bool arm() override;
