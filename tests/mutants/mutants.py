@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Switches off, one at a time, what protects a buffer, and sees that a test fails.
+
+usage: mutants.py [NAME ...]     (all by default; --list names them)
+
+Works on a copy of the tree. A mutant that no test catches is a hole in the tests: exit status 1.
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+SIM = ["test_sim", "--gtest_filter=StormTest.*:BulkTest.*:StackTest.*"]
+UNIT = ["test_unit", "--gtest_filter=*emory*:*ease*:*ool*:*anding*:*egion*"]
+
+# name, file, what stands there, what is put in its place, the programs that must catch it
+MUTANTS = [
+    ("no-confirm", "src/guard/policy.h",
+     "case Guard::verify:\n      return Policy{.reader_confirms = true};",
+     "case Guard::verify:\n      return Policy{};", [SIM]),
+    ("confirm-always-valid", "src/bulk/lender.cc",
+     "check.valid = lease.valid(name.generation);", "check.valid = true;", [SIM]),
+    ("confirm-ignores-generation", "src/memory/lease_end.cc",
+     "std::atomic_thread_fence(std::memory_order_seq_cst);\n  return won;",
+     "std::atomic_thread_fence(std::memory_order_seq_cst);\n"
+     "  if (won) word.store(generation, std::memory_order_relaxed);\n  return won;", [SIM, UNIT]),
+    ("no-segment-bitmap", "src/bulk/lender.cc",
+     "if (lease.segment_valid(name.generation, i)) continue;", "continue;", [SIM]),
+    ("reader-ignores-bitmap", "src/rpc/client_download.cc",
+     "const bool good =\n", "const bool good = true ||\n", [SIM]),
+    ("landing-freed-at-timeout", "src/bulk/puller.cc",
+     "  const SlotId slot = transfer->id;\n  if (transfer->state == State::confirming) {\n    end(",
+     "  for (Landing& landing : transfer->spec.landing) (void)std::move(landing).discard();\n"
+     "  const SlotId slot = transfer->id;\n  if (transfer->state == State::confirming) {\n    end(",
+     [SIM]),
+    ("lease-outlives-the-call", "src/rpc/client_call.cc",
+     "if (lease_id_ != 0) lane_->engine().lender().end(std::exchange(lease_id_, 0), reason);",
+     "static_cast<void>(reason);\n  lease_id_ = 0;", [SIM]),
+    ("retire-ends-nothing", "src/memory/buffer.cc",
+     "if (extent_) extent_->withdraw_all(memory::LeaseEnd::withdrawn);", "", [SIM, UNIT]),
+    ("hold-until-ack-ignored", "src/rpc/client_call.cc",
+     "terms.hold_until_ack = lane_->options().hold_until_ack;", "", [SIM]),
+    ("disconnect-does-not-disconnect", "src/bulk/lender.cc",
+     'entry->host.break_connection("a lent buffer was taken back (guard disconnect)");', "", [SIM]),
+    ("cancel-does-not-stop-pulls", "src/rpc/server_call.cc",
+     "while (heeds && !pulls_.empty()) pulls_.front()->call_over(why);", "", [SIM]),
+    ("ran-always-no", "src/rpc/client_call.cc",
+     "const Ran ran = self->request_went_out_ ? Ran::unknown : Ran::no;",
+     "const Ran ran = Ran::no;", [SIM]),
+]
+
+
+def run(command, cwd, quiet=True):
+    return subprocess.run(command, cwd=cwd, stdout=subprocess.DEVNULL if quiet else None,
+                          stderr=subprocess.STDOUT if quiet else None, check=False).returncode
+
+
+def build(tree, programs):
+    return run(["ninja", "-C", "build/debug", *sorted({p[0] for p in programs})], tree)
+
+
+def caught_by(tree, programs):
+    for program in programs:
+        command = ["timeout", "300", f"build/debug/bin/{program[0]}", *program[1:],
+                   "--gtest_brief=1"]
+        result = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False,
+                                errors="replace")
+        if result.returncode != 0:
+            failed = re.findall(r"^\[  FAILED  \] (\w+\.\w+)", result.stdout, re.MULTILINE)
+            return failed[0] if failed else f"{program[0]} ended with {result.returncode}"
+    return None
+
+
+def main():
+    wanted = sys.argv[1:]
+    if wanted == ["--list"]:
+        print("\n".join(m[0] for m in MUTANTS))
+        return 0
+    mutants = [m for m in MUTANTS if not wanted or m[0] in wanted]
+    root = subprocess.run(["git", "rev-parse", "--show-toplevel"], capture_output=True, text=True,
+                          check=True).stdout.strip()
+    tree = tempfile.mkdtemp(prefix="pawl-mutants-")
+    try:
+        files = subprocess.run(["git", "ls-files", "-z"], cwd=root, capture_output=True, check=True)
+        for name in files.stdout.decode().split("\0"):
+            if name and os.path.isfile(os.path.join(root, name)):
+                os.makedirs(os.path.dirname(os.path.join(tree, name)), exist_ok=True)
+                shutil.copy2(os.path.join(root, name), os.path.join(tree, name))
+        run(["git", "init", "-q"], tree)
+        if run(["cmake", "--preset", "debug"], tree) != 0 or build(tree, [SIM, UNIT]) != 0:
+            print("mutants: the unchanged tree does not build")
+            return 1
+        if caught_by(tree, [SIM, UNIT]):
+            print("mutants: the tests fail on the unchanged tree")
+            return 1
+        holes = 0
+        for name, path, old, new, programs in mutants:
+            full = os.path.join(tree, path)
+            with open(full, encoding="utf-8") as file:
+                original = file.read()
+            if original.count(old) != 1:
+                print(f"{name:34} the text to change is not there once in {path}", flush=True)
+                holes += 1
+                continue
+            with open(full, "w", encoding="utf-8") as file:
+                file.write(original.replace(old, new))
+            by = caught_by(tree, programs) if build(tree, programs) == 0 else "DOES NOT BUILD"
+            print(f"{name:34} {by or 'NOT CAUGHT'}", flush=True)
+            holes += by is None or by == "DOES NOT BUILD"
+            with open(full, "w", encoding="utf-8") as file:
+                file.write(original)
+        print(f"{len(mutants) - holes} of {len(mutants)} caught")
+        return 1 if holes else 0
+    finally:
+        shutil.rmtree(tree, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
