@@ -21,6 +21,26 @@ bool known_type(std::uint8_t number) {
          (number >= first_session && number <= last_session);
 }
 
+/// As many as the header says, each whole, and of the message's class.
+bool check_frames(const MessageHeader& message, std::span<const std::byte> rest, const char*& why) {
+  std::size_t frames = 0;
+  for (; !rest.empty(); ++frames) {
+    FrameHeader frame;
+    std::span<const std::byte> body;
+    if (!next_frame(rest, frame, body, why)) return false;
+    if (frame.type <= FrameType::fragment && message.message_class != MessageHeader::Class::call) {
+      return refuse(why, "a frame of a call is in a message of class session");
+    }
+    if (frame.type == FrameType::credit && !body.empty()) {
+      return refuse(why, "a credit frame has a body");
+    }
+  }
+  if (frames != message.frames) {
+    return refuse(why, "a message has another number of frames than its header says");
+  }
+  return true;
+}
+
 }  // namespace
 
 // --- headers -------------------------------------------------------------------------------------
@@ -61,7 +81,7 @@ bool decode(std::span<const std::byte> in, MessageHeader& out, const char*& why)
   if (out.bytes != reader.remaining()) {
     return refuse(why, "a message is not as long as its header says");
   }
-  return true;
+  return check_frames(out, reader.rest(), why);
 }
 
 std::size_t encode(const FrameHeader& header, std::span<std::byte> out) {

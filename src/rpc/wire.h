@@ -209,7 +209,7 @@ struct Ping {
 // refused.
 
 std::size_t encode(const MessageHeader& header, std::span<std::byte> out);
-/// `in` is the whole message: its length must be what the header says.
+/// `in` is the whole message: its length and frames must be what the header says.
 bool decode(std::span<const std::byte> in, MessageHeader& out, const char*& why);
 std::size_t encode(const FrameHeader& header, std::span<std::byte> out);
 /// `in` starts at the header and goes to the end of the message: the body must lie in it.

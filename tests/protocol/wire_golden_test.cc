@@ -335,15 +335,19 @@ TEST(WireGolden, MessageHeader) {
   MessageHeader header;
   header.message_class = MessageHeader::Class::session;
   header.frames = 2;
-  header.bytes = 16;
+  header.bytes = 32;
   header.call_messages_returned = 0x24232221;
   header.session_messages_returned = 0x34333231;
   header.hint = 0x4847464544434241;
-  Bytes message(MessageHeader::kBytes + 16);
+  Bytes message(MessageHeader::kBytes);
   ASSERT_EQ(MessageHeader::kBytes, encode(header, message));
+  const Bytes credit = Encoder().empty(FrameType::credit);
+  message.insert(message.end(), credit.begin(), credit.end());
+  message.insert(message.end(), credit.begin(), credit.end());
   const Bytes golden = from_hex(
-      "02 00 0200 10000000 21222324 31323334 4142434445464748 0000000000000000"
-      "00000000000000000000000000000000");
+      "02 00 0200 20000000 21222324 31323334 4142434445464748 0000000000000000"
+      "16 00 0102 00000000 1112131415161718"
+      "16 00 0102 00000000 1112131415161718");
   EXPECT_EQ(to_hex(golden), to_hex(message));
 
   MessageHeader decoded;
@@ -373,11 +377,18 @@ TEST(WireGolden, MessageHeaderRefusals) {
       {2, 0, "a message has no frames"},
       {4, 15, "a message is not as long as its header says"},
       {7, 0xff, "a message is not as long as its header says"},
+      {2, 2, "a message has another number of frames than its header says"},
+      {0, 2, "a frame of a call is in a message of class session"},
+      {32, 22, "a credit frame has a body"},
+      {32, 30, "a frame is of an unknown type"},
+      {33, 0x80, "a frame has an unknown critical flag"},
+      {36, 9, "a message ends within a frame"},
+      {36, 0, "a message ends within a frame header"},
   };
   for (const auto& refused : kCases) {
     Bytes message = from_hex(
-        "01 00 0100 10000000 00000000 00000000 0000000000000000 0000000000000000"
-        "18000000000000000000000000000000");
+        "01 00 0100 18000000 00000000 00000000 0000000000000000 0000000000000000"
+        "02 00 0000 08000000 0000000000000000 0000000000000000");
     message[refused.at] = static_cast<std::byte>(refused.value);
     MessageHeader decoded;
     const char* why = nullptr;

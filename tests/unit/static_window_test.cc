@@ -216,7 +216,7 @@ class Storm {
   explicit Storm(std::uint64_t seed) : random_(seed), window_(options()) {}
 
   void run() {
-    for (int step = 0; step < 20'000; ++step) {
+    for (int step = 0; step < 5'000; ++step) {
       switch (below(8)) {
         case 0:
         case 1:
@@ -315,7 +315,7 @@ TEST(IdTable, KeepsWhatCollidesFindable) {
   std::vector<int> objects(1000);
   std::map<std::uint64_t, int*> model;
   std::mt19937_64 random(3);
-  for (int step = 0; step < 20'000; ++step) {
+  for (int step = 0; step < 5'000; ++step) {
     const std::uint64_t id = 1 + random() % 1000;
     if (model.contains(id)) {
       table.erase(id);
