@@ -70,7 +70,7 @@ struct Side {
   }
   /// Turns of this side alone.
   bool until(const std::function<bool()>& done) {
-    for (const TimePoint end = now() + 3s; !done() && now() < end;) turn();
+    for (const TimePoint end = now() + 20s; !done() && now() < end;) turn();
     return done();
   }
   const Event* event(EventKind kind, EndpointId endpoint = {}) const {
@@ -123,7 +123,7 @@ struct Pair {
   void join(std::size_t receives, EndpointOptions options = {}) {
     a.events.clear(), b.events.clear();
     const std::byte hello[] = {std::byte{'b'}}, answer[] = {std::byte{'a'}};
-    eb = b.fabric.connect(a.fabric.listener_address(listener), options, hello, now() + 5s).value();
+    eb = b.fabric.connect(a.fabric.listener_address(listener), options, hello, now() + 30s).value();
     post_receives(b, eb, receives);
     until([&] { return a.event(EventKind::connect_request) != nullptr; });
     ea = a.event(EventKind::connect_request)->endpoint;
@@ -146,7 +146,7 @@ struct Pair {
     work.local = local;
     return side.fabric.post(endpoint, {&work, 1}, why) == 1;
   }
-  bool until(const std::function<bool()>& done, Duration limit = 3s) {
+  bool until(const std::function<bool()>& done, Duration limit = 20s) {
     for (const TimePoint end = now() + limit; now() < end;) {
       a.turn(), b.turn();
       if (done()) return true;
@@ -182,7 +182,7 @@ void connecting() {
           "hello blobs are the peers'");
 
   const EndpointId refused =
-      p.b.fabric.connect(p.a.fabric.listener_address(p.listener), {}, {}, now() + 5s).value();
+      p.b.fabric.connect(p.a.fabric.listener_address(p.listener), {}, {}, now() + 30s).value();
   Pair::post(p.b, refused, {.id = 77, .op = Opcode::receive}, {p.b.at(0, 64)});
   p.a.events.clear();
   p.until([&] { return p.a.event(EventKind::connect_request) != nullptr; });
@@ -194,7 +194,7 @@ void connecting() {
               p.b.is(77, CompletionStatus::flushed),
           "reject: its receive is flushed, then connect_failed with the hello");
 
-  const EndpointId nobody = p.b.fabric.connect("10.77.0.1:9", {}, {}, now() + 5s).value();
+  const EndpointId nobody = p.b.fabric.connect("10.77.0.1:9", {}, {}, now() + 30s).value();
   p.until([&] { return p.b.event(EventKind::connect_failed, nobody) != nullptr; });
   verdict(p.b.event(EventKind::connect_failed, nobody) != nullptr,
           "nobody listens: connect_failed");
@@ -207,7 +207,7 @@ void early_message() {
   Pair p;
   for (int i = 0; i < 20; ++i) {
     p.a.events.clear(), p.b.events.clear(), p.a.completions.clear();
-    p.eb = p.b.fabric.connect(p.a.fabric.listener_address(p.listener), {}, {}, now() + 5s).value();
+    p.eb = p.b.fabric.connect(p.a.fabric.listener_address(p.listener), {}, {}, now() + 30s).value();
     p.until([&] { return p.a.event(EventKind::connect_request) != nullptr; });
     p.ea = p.a.event(EventKind::connect_request)->endpoint;
     Pair::post_receives(p.a, p.ea, 1);
@@ -218,7 +218,7 @@ void early_message() {
     p.b.until([&] { return p.b.completion(1) != nullptr; });  // acknowledged: it is there
     p.b.completions.clear();
     bool in_order = true;
-    for (const TimePoint end = now() + 3s; now() < end && p.a.completion(1000) == nullptr;) {
+    for (const TimePoint end = now() + 20s; now() < end && p.a.completion(1000) == nullptr;) {
       std::array<Completion, 4> out;
       const std::size_t n = p.a.fabric.poll(now(), out);
       if (n > 0 && p.a.event(EventKind::connected) == nullptr) in_order = false;
@@ -350,7 +350,7 @@ void reading() {
       bad = q.exposed(0, 4096);
       bad.key ^= 0x5500;
       Pair::post(q.b, q.eb, {.id = 2, .op = Opcode::read, .remote = bad}, {q.b.at(0, 4096)});
-      for (const TimePoint end = now() + 2s; now() < end && q.b.completion(2) == nullptr;) {
+      for (const TimePoint end = now() + 20s; now() < end && q.b.completion(2) == nullptr;) {
         q.a.turn();
         if (i % 2 == 0 || q.a.event(EventKind::failed) != nullptr) q.b.turn();
       }
@@ -530,6 +530,7 @@ void last_message() {
 void dead_peer() {
   SpikeOptions silent;
   silent.hang_up = false;
+  silent.ack_timeout = 14;
   Pair p(silent);
   p.a.fabric.set_error(p.ea);
   p.pause(20ms);

@@ -21,7 +21,7 @@ namespace {
 constexpr std::uint32_t kMagic = 0x4c575031;
 constexpr int kCqDepth = 4096;
 constexpr Duration kDrainMax = 1s;
-constexpr Duration kGreetingMax = 5s;
+constexpr Duration kGreetingMax = 30s;
 
 enum Kind : std::uint8_t { kRequest = 1, kAccept, kReject, kReady };
 enum Tag : std::uint64_t { kEndpoint, kListener, kChannel, kAsync };

@@ -22,7 +22,7 @@ using namespace fabric;  // NOLINT(google-build-using-namespace): everything her
 struct SpikeOptions {
   std::uint8_t rnr_retry = 7;  ///< 7 = for ever
   std::uint8_t retry_count = 6;
-  std::uint8_t ack_timeout = 14;   ///< 4.096 us * 2^14 = 67 ms
+  std::uint8_t ack_timeout = 17;   ///< 4.096 us * 2^17 = 0.5 s: a busy machine is not a dead peer
   bool hang_up = true;             ///< the bootstrap socket tells the peer that this end is in ERR
   Duration hang_up_grace = 100ms;  ///< for work in flight to end by itself, with its own reason
 };

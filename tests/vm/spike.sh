@@ -4,4 +4,4 @@
 # 77 = skipped with a reason: the guest cannot run here.
 set -euo pipefail
 [ -x "${1:-}" ] || { echo "usage: $0 verbs_spike [scenario]" >&2; exit 64; }
-exec "$(dirname "$0")/../../scripts/rdma-guest" --timeout 240 -- "$@"
+exec "$(dirname "$0")/../../scripts/rdma-guest" --timeout 600 -- "$@"
