@@ -265,6 +265,8 @@ void ClientCall::leave(CallResult& result) {
   deadline_timer_.cancel();
   acquiring_.drop();
   stop_pull(result);
+  landings_.reset();
+  into_ = Into();
   ListNode<WaitingTag>::unlink();
   if (connection_ && id_ != 0) connection_->remove(*this);
   connection_.reset();
