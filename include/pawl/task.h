@@ -5,6 +5,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "pawl/detail/ok.h"
+#include "pawl/detail/task_awaiter.h"
 #include "pawl/detail/task_promise.h"
 #include "pawl/operation.h"
 
@@ -83,8 +85,8 @@ Started start(Task<T> task, Callback<detail::LiftT<T>> callback) {
 
 /// `auto value = co_await ok(x)`: the value of x, or this Task ends with x's error (its locals are
 /// destroyed as by a return). x, by value, is a Task, an Operation or another awaitable that gives,
-/// or is itself, a Status, a Result<X>, or a type with `bool ok()`, `Status status()` and, if it has
-/// a value, an rvalue `operator*`. In Task<Result<X>>, Task<Status>, and tasks of types with a
+/// or is itself, a Status, a Result<X>, or a type with `bool ok()`, `Status status()` and, if it
+/// has a value, an rvalue `operator*`. In Task<Result<X>>, Task<Status>, and tasks of types with a
 /// static `from_status(Status)`.
 template <class A>
 auto ok(A&& awaitable) {

@@ -1,7 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "pawl/detail/task_promise.h"
+#include <coroutine>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include "pawl/detail/awaiter.h"
+#include "pawl/detail/foreign_awaiter.h"
+#include "pawl/detail/status_value.h"
+#include "pawl/detail/task_awaiter.h"
+#include "pawl/operation.h"
 
 namespace pawl::detail {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "pawl/detail/awaiter.h"
-#include "pawl/detail/check.h"
+#include "pawl/detail/foreign_awaiter.h"
 #include "pawl/detail/frame.h"
 #include "pawl/detail/status_value.h"
 #include "pawl/operation.h"
@@ -22,8 +22,6 @@ namespace detail {
 
 template <class T>
 class TaskAwaiter;
-template <class T>
-class TaskRoot;
 
 /// g++ 12 destroys such a by-value parameter twice.
 template <class A>
@@ -138,52 +136,6 @@ class PromiseValue<void> : public PromiseBase {
   std::exception_ptr exception_;
 };
 
-/// Awaits another coroutine library's awaitable inside a Task: keeps the root informed about
-/// running and waiting. Such an awaitable must resume on the poller's thread.
-template <class Awaiter>
-class ForeignAwaiter {
- public:
-  template <class A>
-  ForeignAwaiter(A&& awaitable, Root* root)
-      : awaiter_(get(std::forward<A>(awaitable))), root_(root) {}
-  ForeignAwaiter(const ForeignAwaiter&) = delete;
-  ForeignAwaiter& operator=(const ForeignAwaiter&) = delete;
-
-  bool await_ready() { return static_cast<bool>(awaiter_.await_ready()); }
-  template <class P>
-  auto await_suspend(std::coroutine_handle<P> handle) {
-    using R = decltype(awaiter_.await_suspend(handle));
-    const bool doomed = root_->doomed();
-    root_->set_active(false);
-    if (!doomed) return awaiter_.await_suspend(handle);
-    root_->destroy();  // this awaiter too
-    if constexpr (std::is_same_v<R, bool>) {
-      return true;
-    } else if constexpr (!std::is_void_v<R>) {
-      return R(std::noop_coroutine());
-    }
-  }
-  decltype(auto) await_resume() {
-    root_->set_active(true);
-    return awaiter_.await_resume();
-  }
-
-  template <class A>
-  static decltype(auto) get(A&& awaitable) {
-    if constexpr (requires { std::forward<A>(awaitable).operator co_await(); }) {
-      return std::forward<A>(awaitable).operator co_await();
-    } else if constexpr (requires { operator co_await(std::forward<A>(awaitable)); }) {
-      return operator co_await(std::forward<A>(awaitable));
-    } else {
-      return std::forward<A>(awaitable);
-    }
-  }
-
- private:
-  Awaiter awaiter_;
-  Root* root_;
-};
-
 template <class Source>
 class Ok;
 template <class A>
@@ -233,117 +185,5 @@ class TaskPromise : public PromiseValue<T> {
   }
 };
 
-/// A Task awaits a Task.
-template <class T>
-class TaskAwaiter {
- public:
-  explicit TaskAwaiter(Task<T>&& task) noexcept : child_(task.release()) {}
-  TaskAwaiter(const TaskAwaiter&) = delete;
-  TaskAwaiter& operator=(const TaskAwaiter&) = delete;
-  ~TaskAwaiter() {
-    if (child_) child_.destroy();
-  }
-
-  [[nodiscard]] bool await_ready() const noexcept { return false; }
-  template <class P>
-  bool await_suspend(std::coroutine_handle<P> parent) noexcept {
-    return run(parent.promise().root(), Continuation{&resume_parent, parent.address()}) !=
-           Outcome::finished;
-  }
-  T await_resume() {
-    // The frame goes before the awaiting coroutine goes on: after an error its locals still live.
-    struct Destroy {
-      std::coroutine_handle<> frame;
-      ~Destroy() { frame.destroy(); }
-    };
-    Destroy destroy{child_};
-    auto& promise = std::exchange(child_, nullptr).promise();
-    return promise.take();
-  }
-
- protected:
-  enum class Outcome { finished, suspended, destroyed };
-
-  /// Runs the child until it suspends or finishes. `destroyed`: this awaiter is gone.
-  Outcome run(Root* root, Continuation continuation) noexcept {
-    auto child = child_;
-    child.promise().attach(root, continuation);
-    child.promise().enter_inline();
-    Root::Guard guard(*root);
-    child.resume();
-    if (guard.dead()) return Outcome::destroyed;
-    return child.promise().leave_inline() ? Outcome::finished : Outcome::suspended;
-  }
-  [[nodiscard]] auto& promise() const noexcept { return child_.promise(); }
-
- private:
-  static std::coroutine_handle<> resume_parent(void* frame) noexcept {
-    return std::coroutine_handle<>::from_address(frame);
-  }
-
-  std::coroutine_handle<TaskPromise<T>> child_;
-};
-
-/// A started task: owns the frame, tells the callback.
-template <class T>
-class TaskRoot final : public OperationBase<LiftT<T>>, public Root {
- public:
-  using Value = LiftT<T>;
-
-  explicit TaskRoot(std::coroutine_handle<TaskPromise<T>> frame) noexcept : frame_(frame) {
-    require(static_cast<bool>(frame), "an empty Task is started");
-  }
-
-  void begin(Callback<Value> callback) override {
-    require(Poller::current() != nullptr,
-            "a Task is started on a thread that turns no poller: use run_until or block_on");
-    callback_ = callback;
-    frame_.promise().attach(this, Continuation{&finished, this});
-    run(frame_);
-  }
-  void drop() noexcept override {
-    callback_.fn = nullptr;
-    destroy_when_suspended();
-  }
-
-  static void* operator new(std::size_t bytes) { return frame_allocate(bytes); }
-  static void operator delete(void* memory, std::size_t bytes) noexcept {
-    frame_free(memory, bytes);
-  }
-
- private:
-  ~TaskRoot() override = default;
-
-  static std::coroutine_handle<> finished(void* context) noexcept {
-    auto* self = static_cast<TaskRoot*>(context);
-    auto& promise = self->frame_.promise();
-    if (promise.exception()) exception_without_awaiter(promise.exception());
-    if (self->doomed()) {
-      self->leave();
-      self->destroy();
-      return std::noop_coroutine();
-    }
-    if constexpr (std::is_void_v<T>) {
-      self->destroy_frames();
-      self->leave();
-      self->callback_.fn(self->callback_.context, Unit());
-    } else {
-      T value = promise.take();
-      self->destroy_frames();
-      self->leave();
-      self->callback_.fn(self->callback_.context, std::move(value));
-    }
-    return std::noop_coroutine();
-  }
-  void destroy_frames() noexcept override {
-    if (auto frame = std::exchange(frame_, nullptr)) frame.destroy();
-  }
-
-  std::coroutine_handle<TaskPromise<T>> frame_;
-  Callback<Value> callback_;
-};
-
 }  // namespace detail
 }  // namespace pawl
-
-#include "pawl/detail/ok.h"  // IWYU pragma: export
