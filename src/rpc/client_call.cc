@@ -267,7 +267,7 @@ void ClientCall::leave(CallResult& result) {
   stop_pull(result);
   landings_.reset();
   into_ = Into();
-  ListNode<WaitingTag>::unlink();
+  if (ListNode<WaitingTag>::linked()) lane_->unlist(*this);
   if (connection_ && id_ != 0) connection_->remove(*this);
   connection_.reset();
   lend_ = Lend();

@@ -139,6 +139,7 @@ class Connection final : public RefCounted<Connection>,
   bool flush() { return session_.flush(); }
   /// Nothing waits to go out, and the fabric has sent what was posted.
   [[nodiscard]] bool all_sent() const { return session_.all_sent(); }
+  [[nodiscard]] bool starved() const { return session_.starved(); }
   [[nodiscard]] bool wants_flush() const { return session_.wants_flush(); }
   void mark_dirty();
 

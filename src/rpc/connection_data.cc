@@ -115,7 +115,7 @@ void Connection::data_link_over(DataLink& link, const Status& why) {
                DataLost{static_cast<std::uint8_t>(role), role, link.incarnation()});
   }
   engine_.context().log->debug("data endpoint with " + peer_address_ +
-                              " lost: " + std::string(why.what()));
+                               " lost: " + std::string(why.what()));
   if (connecting_side_) retry_data(role);
 }
 

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "memory/buffer_access.h"
 #include "memory/pool_core.h"
+#include "rpc/server_call.h"
 
 namespace pawl::rpc {
 
@@ -127,8 +128,14 @@ std::size_t Engine::take_events() {
 
 bool Engine::flush_dirty() {
   bool any = false;
-  // One that cannot send all now is marked again by the completion that makes room.
-  while (Connection* connection = dirty_.pop_front()) any = connection->flush() || any;
+  DirtyList starved;
+  // One that cannot send all now is marked again by the completion that makes room for it; but the
+  // message slots are everybody's.
+  while (Connection* connection = dirty_.pop_front()) {
+    any = connection->flush() || any;
+    if (connection->starved()) starved.push_back(*connection);
+  }
+  dirty_.splice_back(starved);
   return any;
 }
 
@@ -199,6 +206,8 @@ bool Engine::enqueue_handler() {
   ++handlers_queued_;
   return true;
 }
+
+void Engine::add_running(ServerCall& call) { running_.push_back(call); }
 
 Result<fabric::ListenerId> Engine::listen(std::string_view address, AcceptPoint& point) {
   Result<fabric::ListenerId> listener = fabric_->listen(address);
@@ -272,6 +281,8 @@ void Engine::shutdown() {
   for (Connection& connection : all_) all.emplace_back(&connection);
   for (const Ref<Connection>& connection : all) connection->fail(why);
   all.clear();
+  // Handlers that are still waiting for something: their timers and calls go with this poller.
+  while (ServerCall* call = running_.front()) call->drop_handler();
   std::size_t idle = 0;
   while (!all_.empty() && idle < kShutdownTurnsMax) {
     idle = poll(poller_.now()) > 0 ? 0 : idle + 1;

@@ -25,7 +25,8 @@
 
 namespace pawl::detail {
 class NodeCore;
-}
+struct RunningTag;
+}  // namespace pawl::detail
 
 namespace pawl::rpc {
 
@@ -114,6 +115,7 @@ class Engine final : public PollSource {
   /// A request is waiting for its handler: false if handler_queue_max do.
   [[nodiscard]] bool enqueue_handler();
   void dequeue_handler() { --handlers_queued_; }
+  void add_running(ServerCall& call);
 
   static constexpr std::size_t kCompletionsPerPoll = 64;
   static constexpr std::size_t kPollsPerTurn = 8;
@@ -157,6 +159,7 @@ class Engine final : public PollSource {
   std::vector<std::pair<Ref<Connection>, Status>> finishing_;
   std::vector<Ref<Connection>> leaving_;
   std::uint32_t handlers_queued_ = 0;
+  List<ServerCall, detail::RunningTag> running_;  // handlers that have begun
 
   mutable std::mutex published_mutex_;
   NodeStats published_;

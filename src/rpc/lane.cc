@@ -35,7 +35,13 @@ void ConnectingLane::submit(ClientCall& call) {
         {Code::resource_exhausted, "queued_calls_max calls of this channel wait for a connection"});
   }
   waiting_.push_back(call);
+  ++waiting_count_;
   if (!connection_ && !retry_.armed()) connect();
+}
+
+void ConnectingLane::unlist(ClientCall& call) {
+  waiting_.remove(call);
+  --waiting_count_;
 }
 
 void ConnectingLane::connect() {
@@ -99,7 +105,7 @@ void ConnectingLane::connection_ready(Connection& connection) {
   backoff_ = Duration{0};
   last_error_ = Status();
   while (ClientCall* call = waiting_.front()) {
-    static_cast<ListNode<WaitingTag>*>(call)->unlink();
+    unlist(*call);
     call->connected(connection);
     if (connection_.get() != &connection) return;
   }

@@ -24,6 +24,8 @@ class Lane : public std::enable_shared_from_this<Lane> {
 
   /// Gives the call a connection: now, or when there is one.
   virtual void submit(ClientCall& call) = 0;
+  /// A waiting call waits no more.
+  virtual void unlist(ClientCall& call) = 0;
   /// A waiting call's deadline came: ends it with what is known of the connection.
   virtual void explain_wait(ClientCall& call) = 0;
   /// The channel's last handle is gone; calls under way go on.
@@ -45,6 +47,7 @@ class ConnectingLane final : public Lane, public ConnectionOwner {
   ~ConnectingLane() override;
 
   void submit(ClientCall& call) override;
+  void unlist(ClientCall& call) override;
   void explain_wait(ClientCall& call) override;
   void channel_gone() override;
 
@@ -81,6 +84,7 @@ class ReverseLane final : public Lane {
   ~ReverseLane() override;
 
   void submit(ClientCall& call) override;
+  void unlist(ClientCall&) override {}  // nothing waits here
   void explain_wait(ClientCall& call) override;
   void channel_gone() override {}
 

@@ -110,6 +110,7 @@ void ServerCall::start_handler() {
   state_ = State::running;
   ran_ = true;
   ++connection_->engine().stats().served_started;
+  connection_->engine().add_running(*this);
   retain();  // until on_handled
   handler_ = method_.service->handle(method_.index, call_, request_.payload.first(payload_bytes()),
                                      upload_view_, download_view_);
@@ -120,9 +121,23 @@ void ServerCall::start_handler() {
 void ServerCall::on_handled(void* context, Result<Payload> result) {
   const Ref<ServerCall> self = Ref<ServerCall>::adopt(static_cast<ServerCall*>(context));
   self->handler_done_in_begin_ = true;
+  static_cast<ListNode<RunningTag>&>(*self).unlink();
   NodeStats& stats = self->connection_->engine().stats();
   ++(result.ok() ? stats.served_ok : stats.served_failed);
   self->answer(std::move(result));
+}
+
+void ServerCall::drop_handler() {
+  const Ref<ServerCall> self(this);
+  static_cast<ListNode<RunningTag>*>(this)->unlink();
+  while (rpc::PullBase* pull = pulls_.front()) {
+    pull->call_over({Code::cancelled, "the node was shut down"});
+  }
+  unconfirmed_.clear();
+  if (handler_) {
+    handler_.reset();
+    release();  // on_handled will not come
+  }
 }
 
 void ServerCall::answer_without_handler(Status why) {

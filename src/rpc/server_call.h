@@ -28,6 +28,7 @@ namespace pawl::detail {
 class ServerCall final : public RefCounted<ServerCall>,
                          public rpc::OutFrame,
                          public bulk::LendOwner,
+                         public ListNode<struct RunningTag>,
                          private Work {
  public:
   /// Known to the connection from now on, under the caller's call id.
@@ -38,6 +39,9 @@ class ServerCall final : public RefCounted<ServerCall>,
   /// Puts the handler into the ready queue.
   void dispatch(const rpc::Registry::Entry& method);
   void answer_without_handler(Status why);
+
+  /// The node shuts down: the handler is dropped where it stands.
+  void drop_handler();
 
   // From the connection.
   void on_cancel(Code reason);

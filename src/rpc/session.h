@@ -88,6 +88,10 @@ class Session {
 
   /// Sends what credits, slots and queue allow. Returns true if something was posted.
   bool flush();
+  /// True if all that is missing is a message slot, which may come back through other sessions.
+  [[nodiscard]] bool starved() const {
+    return started_ && slots_.empty() && (calls_wait() || session_out_frames_ > 0);
+  }
   /// True if `flush` has something that it may send now.
   [[nodiscard]] bool wants_flush() const;
 

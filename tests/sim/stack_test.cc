@@ -158,6 +158,46 @@ TEST_F(StackTest, UnknownMethodsAndNoServerAreNamed) {
       << refused.to_string();
 }
 
+TEST_F(StackTest, ANodeThatGoesDropsTheHandlersThatWait) {
+  start();
+  ASSERT_TRUE(echo("connected").ok());
+  CallOptions options;
+  options.deadline = 10ms;
+  (void)world_.run(*client_, channel_.call(kSlow, payload(std::uint64_t{60'000'000'000}), options));
+  EXPECT_EQ(server_->stats().served_live, 1u);
+  serving_.reset();
+  world_.crash("server");  // the sleep would end long after its poller
+}
+
+TEST_F(StackTest, MoreCallsThanMayWaitForAConnectionAreRefused) {
+  ChannelOptions channel;
+  channel.queued_calls_max = 10;
+  start({}, {}, channel);
+  Channel nowhere = client_->channel("nobody:1", channel);
+  std::vector<Started> calls;
+  int refused = 0;
+  {
+    const Poller::Scope scope(client_->poller());
+    for (int i = 0; i < 15; ++i) {
+      calls.push_back(pawl::start(
+          nowhere.call(kEcho, Payload()),
+          Callback<Outcome<Payload>>{[](void* count, Outcome<Payload> outcome) {
+                                       if (outcome.status().code() == Code::resource_exhausted) {
+                                         ++*static_cast<int*>(count);
+                                       }
+                                     },
+                                     &refused}));
+    }
+  }
+  world_.run_for(1ms);
+  EXPECT_EQ(refused, 5);
+  {
+    const Poller::Scope scope(client_->poller());
+    calls.clear();  // those that wait are cancelled, and make room
+  }
+  EXPECT_EQ(client_->stats().calls_live, 0u);
+}
+
 // The heart of it: READs that are executed long after their call is over.
 TEST_F(StackTest, LateReadsOfUploadsAreRefused) {
   start();
