@@ -16,6 +16,10 @@ struct FaultPlan {
   /// READs are held after post has accepted them, below every check of the caller's, and given to
   /// the device later: late READs.
   RandomDelay hold_read;
+  /// The same for READs of at least large_read_bytes: of long transfers a chunk is held more
+  /// rarely.
+  RandomDelay hold_large_read;
+  std::uint64_t large_read_bytes = UINT64_MAX;
   Duration late_after = 100ms;  ///< a READ held at least this long counts as late
 
   RandomDelay delay_send;        ///< also what was posted behind it; the order stays
