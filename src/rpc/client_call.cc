@@ -195,8 +195,7 @@ void ClientCall::frame_sent() {
   if (method_.one_way) end({});
 }
 
-void ClientCall::on_response(const FrameHeader& header, const Response& response) {
-  if (state_ != State::sent || header.attempt != attempt_) return;
+void ClientCall::on_response(const Response& response) {
   answered_ = lane_->engine().poller().now();
   // The callee is done with what it was lent.
   take_back(bulk::LeaseEnd::released);

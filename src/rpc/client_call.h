@@ -63,7 +63,10 @@ class ClientCall : public OutFrame,
   [[nodiscard]] bool waits_for_connection() const { return options_.wait_for_connection; }
 
   // From the connection.
-  void on_response(const FrameHeader& header, const Response& response);
+  [[nodiscard]] bool awaits_response(std::uint16_t attempt) const {
+    return state_ == State::sent && attempt == attempt_;
+  }
+  void on_response(const Response& response);
   void connection_over(const Status& why);
 
   [[nodiscard]] std::uint64_t id() const { return id_; }

@@ -121,14 +121,14 @@ Status Connection::on_response(const FrameHeader& header, std::span<const std::b
   Response response;
   if (Status parsed = parse(body, response); !parsed.ok()) return parsed;
   const auto found = calls_.find(header.call);
-  if (found == calls_.end()) {
-    // A descriptor for a call that is over: given back at once, unread.
+  if (found == calls_.end() || !found->second->awaits_response(header.attempt)) {
+    // A descriptor for a call or attempt that is over: given back at once, unread.
     if (response.lease && response.lease->lease.generation != 0) {
       send_release(response.lease->lease, header.call, header.attempt);
     }
     return {};
   }
-  found->second->on_response(header, response);
+  found->second->on_response(response);
   return {};
 }
 
