@@ -11,13 +11,15 @@ namespace {
 using google::protobuf::io::Printer;
 using Variables = std::map<std::string, std::string>;
 
-/// The comments of a .proto as docstring lines. A backslash at a line's end would continue it.
+/// The comments of a .proto as docstring lines and an empty one. A backslash at a line's end would
+/// continue it.
 template <class Descriptor>
 void write_comments(const Descriptor& descriptor, Printer& printer) {
   google::protobuf::SourceLocation location;
   if (!descriptor.GetSourceLocation(&location)) return;
   std::string_view text =
       location.leading_comments.empty() ? location.trailing_comments : location.leading_comments;
+  if (text.empty()) return;
   while (!text.empty()) {
     std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(text.size(), line.size() + 1));
@@ -26,6 +28,7 @@ void write_comments(const Descriptor& descriptor, Printer& printer) {
     const char* blank = line.empty() || line.front() == ' ' ? "" : " ";
     printer.Print("///$blank$$line$\n", "blank", blank, "line", std::string(line));
   }
+  printer.Print("///\n");
 }
 
 /// "demo.Blocks/Get: download, idempotent"
@@ -111,9 +114,9 @@ void write_dispatch(const ServiceModel& service, Printer& printer) {
                                                         : "";
     printer.Print(variables,
                   "if (index == $index$) {\n"
-                  "  return ::pawl::proto::serve($stem$Methods::$name$, *this, "
-                  "&$stem$Service::$name$,\n"
-                  "                              call, request$bulk$);\n"
+                  "  return ::pawl::proto::serve(\n"
+                  "      $stem$Methods::$name$, *this, &$stem$Service::$name$, call, "
+                  "request$bulk$);\n"
                   "}\n");
   }
   printer.Print("return ::pawl::proto::no_such_method(index);\n");

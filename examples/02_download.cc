@@ -4,6 +4,7 @@
 
 #include "check.h"
 #include "demo.pawl.h"
+#include "pawl/block.h"
 #include "pawl/node.h"
 
 using namespace std::chrono_literals;
@@ -54,7 +55,7 @@ int main() {
   Blocks blocks;
   pawl::Node owner;
   pawl::Node reader;
-  auto buffer = owner.pool().try_acquire(kBytes);
+  auto buffer = block(owner.pool().acquire(kBytes));
   if (!buffer.ok()) return examples::exit_code(buffer.status());
   examples::fill(buffer->bytes(), 'w');
   blocks.keep(std::move(*buffer).freeze());  // from here on nobody can write to it

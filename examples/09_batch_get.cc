@@ -5,6 +5,7 @@
 
 #include "check.h"
 #include "demo.pawl.h"
+#include "pawl/block.h"
 #include "pawl/node.h"
 
 using namespace std::chrono_literals;
@@ -38,7 +39,7 @@ class Batch final : public demo::BatchService {
 pawl::Status fill_batch(Batch& batch, pawl::Pool& pool) {
   for (int i = 0; i < kKeys; ++i) {
     if (i == 5) continue;  // that one is missing
-    auto buffer = pool.try_acquire(8192 * static_cast<std::size_t>(i + 1));
+    auto buffer = block(pool.acquire(8192 * static_cast<std::size_t>(i + 1)));
     if (!buffer.ok()) return buffer.status();
     examples::fill(buffer->bytes(), static_cast<char>('a' + i));
     batch.keep("block " + std::to_string(i), std::move(*buffer).freeze());

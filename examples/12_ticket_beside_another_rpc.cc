@@ -54,7 +54,7 @@ std::string from_hex(std::string_view hex) {
 
 /// The side that has the bytes: answers "WEIGHTS" with a ticket.
 void serve_lines(const Line& line, pawl::Node& node, const pawl::Server& server) {
-  auto buffer = node.pool().try_acquire(1 << 20);
+  auto buffer = block(node.pool().acquire(1 << 20));
   if (!buffer.ok()) return line.send("ERROR " + buffer.status().to_string());
   examples::fill(buffer->bytes(), 'w');
   const auto block = std::move(*buffer).freeze();

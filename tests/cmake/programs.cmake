@@ -79,6 +79,9 @@ foreach(folder IN LISTS folders)
 endforeach()
 
 # These start programs of the build.
+if(TARGET test_unit AND TARGET protoc-gen-pawl)
+  add_dependencies(test_unit protoc-gen-pawl)
+endif()
 foreach(folder examples tcp)
   if(TARGET test_${folder})
     foreach(program examples pawl-command)
