@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A service, a client, and what an error looks like.
+// Prints:
+//   ok: the echo answers
+//   ok: an error of the handler arrives, and says that it ran
 #include <cstdio>
 
 #include "check.h"

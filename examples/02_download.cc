@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The caller pulls bulk bytes out of the handler's memory: into its pool, or into its own buffer.
+// Prints:
+//   ok: 4 MiB arrived in a buffer of the pool
+//   ok: the same into a buffer of our own
+//   ok: or an error
 #include <cstdio>
 
 #include "check.h"

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The handler pulls bulk bytes out of the caller's memory; afterwards the memory is the caller's.
+// Prints:
+//   ok: the handler pulled 1 MiB
+//   ok: each block is what was lent when it was put; two segments were joined
 #include <map>
 #include <string>
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A cache of shared blocks: any number of readers at once without a copy; eviction cuts them off.
+// Prints:
+//   ok: a was evicted
+//   ok: two readers had the same block at the same time
 #include <list>
 #include <string>
 #include <unordered_map>

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A call that ends early: the handler hears of it, and what was lent can be reused at once.
+// Prints:
+//   ok: the deadline ends the call
+//   ok: a call is cancelled by dropping it
+//   ok: the handler heard of both
 #include <atomic>
 
 #include "check.h"

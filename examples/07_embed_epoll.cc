@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A node inside an event loop that somebody else owns: no thread of Pawl's, one descriptor more.
+// Prints:
+//   ok: 20 calls beside the loop's own timer, on one thread
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -66,7 +68,7 @@ pawl::Task<pawl::Status> talk(demo::EchoClient echo) {
     demo::SayRequest request;
     request.set_text("hello " + std::to_string(i));
     auto reply = co_await ok(echo.say(request, {.deadline = 5s}));
-    if (reply.text() != request.text()) co_return examples::check(false, "the echo answers");
+    if (reply.text() != request.text()) co_return pawl::Status(pawl::Code::internal, "wrong echo");
     co_await pawl::sleep_for(2ms);
   }
   co_return pawl::Status();

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A chain of replicas: each pulls the block once, then lends the same memory to the next one while
 // it is written to its own disk.
+// Prints:
+//   ok: three replicas have the chunk
+//   ok: the last one has the right bytes
 #include <map>
 #include <string>
 

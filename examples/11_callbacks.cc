@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // No coroutines: a service derived by hand that answers from a thread of its own, and a client that
 // is called back, or waits.
+// Prints:
+//   ok: eight callbacks and a blocking call, without a coroutine
 #include <atomic>
 #include <condition_variable>
 #include <deque>

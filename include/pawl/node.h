@@ -106,7 +106,7 @@ class Node {
   /// host is loopback. The services must outlive the node, or the end of Server::drain.
   template <class... S>
   Result<Server> serve(std::string_view address, S&... services) {
-    Service* list[] = {&services...};
+    std::array<Service*, sizeof...(S)> list{&services...};
     return serve_list(address, list);
   }
   Result<Server> serve_list(std::string_view address, std::span<Service* const> services);

@@ -87,7 +87,8 @@ class Pool {
   /// Waits for one, first come first served, at most until `deadline` from now (code deadline).
   /// When memory is short the pool ends its oldest leases to make room. Who waits on a poller is
   /// told from its ready queue, never inside the release that made room.
-  Operation<Result<Buffer>> acquire(std::size_t bytes, Duration deadline = std::chrono::seconds(1));
+  Operation<Result<Buffer>> acquire(std::size_t bytes,
+                                    Duration deadline = std::chrono::seconds(30));
 
   /// A Block with a copy of `bytes`, for small or static content.
   Result<Block> copy_of(std::span<const std::byte> bytes);

@@ -50,9 +50,8 @@ class Codegen : public testing::Test {
   std::string protoc(const fs::path& imports, const std::string& proto,
                      const std::string& parameter = "") {
     std::string command = "protoc --plugin=protoc-gen-pawl=" + plugin_.string() +
-                          " --pawl_out=" + parameter + folder_.string() + " -I" +
-                          imports.string() + " -I" + (source_ / "proto").string() + " " + proto +
-                          " 2>&1";
+                          " --pawl_out=" + parameter + folder_.string() + " -I" + imports.string() +
+                          " -I" + (source_ / "proto").string() + " " + proto + " 2>&1";
     std::FILE* pipe = popen(command.c_str(), "r");
     if (pipe == nullptr) return "popen failed";
     std::string output;
@@ -70,8 +69,8 @@ import "pawl/options.proto";
 import "google/protobuf/empty.proto";
 message Empty {}
 message Full { string text = 1; }
-)" << more << "service Blocks {\n"
-                                         << service << "\n}\n";
+)" << more << "service Blocks {\n" << service
+                                         << "\n}\n";
     const std::string output = protoc(folder_, "bad.proto");
     EXPECT_NE(exit_code_, 0) << "it was accepted";
     EXPECT_FALSE(fs::exists(folder_ / "bad.pawl.h"));
@@ -148,9 +147,10 @@ TEST_F(Codegen, RefusesNamesThatCppCannotHave) {
                         "keyword: rename the method"));
   EXPECT_THAT(refusal("rpc Handle(Empty) returns (Empty);"),
               HasSubstr("`handle`, which the generated classes use for themselves"));
-  EXPECT_THAT(refusal("rpc GetBlock(Empty) returns (Empty);\nrpc get_block(Empty) returns (Empty);"),
-              HasSubstr("demo.Blocks/get_block: in C++ it would be called `get_block`, like "
-                        "demo.Blocks/GetBlock"));
+  EXPECT_THAT(
+      refusal("rpc GetBlock(Empty) returns (Empty);\nrpc get_block(Empty) returns (Empty);"),
+      HasSubstr("demo.Blocks/get_block: in C++ it would be called `get_block`, like "
+                "demo.Blocks/GetBlock"));
 }
 
 TEST_F(Codegen, RefusesNamesOfOthers) {

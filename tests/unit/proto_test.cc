@@ -55,7 +55,8 @@ TEST(Codec, RoundTrip) {
   request.add_children()->set_number(7);
   const Payload payload = encoded(request);
   Request back;
-  ASSERT_TRUE(Protobuf::decode(EverythingMethods::plain, Role::request, payload.bytes(), back).ok());
+  ASSERT_TRUE(
+      Protobuf::decode(EverythingMethods::plain, Role::request, payload.bytes(), back).ok());
   EXPECT_EQ(back.SerializeAsString(), request.SerializeAsString());
 }
 
@@ -65,7 +66,9 @@ TEST(Codec, AnEmptyMessageIsAnEmptyPayload) {
 }
 
 TEST(Codec, SaysWhereARequestStopsMakingSense) {
-  const Status status = decode("\x0a\x05" "abc");
+  const Status status = decode(
+      "\x0a\x05"
+      "abc");
   EXPECT_EQ(status.code(), Code::invalid_argument);
   EXPECT_EQ(status.ran(), Ran::no);
   EXPECT_EQ(status.what(),
@@ -80,7 +83,10 @@ TEST(Codec, SaysWhereARequestStopsMakingSense) {
 }
 
 TEST(Codec, AReplyThatIsNoReplyIsABugOfAHandlerThatRan) {
-  const Status status = decode("\x0a\x05" "abc", Role::reply);
+  const Status status = decode(
+      "\x0a\x05"
+      "abc",
+      Role::reply);
   EXPECT_EQ(status.code(), Code::internal);
   EXPECT_EQ(status.ran(), Ran::yes);
   EXPECT_THAT(std::string(status.what()), HasSubstr("reply of sample.v1.Everything/Plain"));
@@ -94,8 +100,7 @@ TEST(Codec, RequiredFieldsAreNamed) {
   EXPECT_EQ(payload.status().what(),
             "request of sample.v1.Everything/PutBlock is no complete legacy.Record: required but "
             "not set: id");
-  const Status status =
-      Protobuf::decode(EverythingMethods::put_block, Role::request, {}, record);
+  const Status status = Protobuf::decode(EverythingMethods::put_block, Role::request, {}, record);
   EXPECT_EQ(status.code(), Code::invalid_argument);
   EXPECT_THAT(std::string(status.what()), HasSubstr("required but not set: id"));
 }
@@ -118,8 +123,8 @@ class Typed : public ProtoTest {
 
   Typed() {
     auto [operation, completer] = pawl::make_completer<Untyped>();
-    typed_ = pawl::proto::detail::typed<Protobuf, Reply>(EverythingMethods::plain,
-                                                         std::move(operation));
+    typed_ =
+        pawl::proto::detail::typed<Protobuf, Reply>(EverythingMethods::plain, std::move(operation));
     answer_ = std::move(completer);
   }
   static Untyped text(std::string_view text) {
@@ -148,13 +153,13 @@ TEST_F(Typed, Awaited) {
 
 TEST_F(Typed, StartedOffAnyPoller) {
   std::optional<Outcome<Reply>> got;
-  auto started = start(std::move(typed_),
-                       pawl::Callback<Outcome<Reply>>{[](void* context, Outcome<Reply> outcome) {
-                                                        static_cast<std::optional<Outcome<Reply>>*>(
-                                                            context)
-                                                            ->emplace(std::move(outcome));
-                                                      },
-                                                      &got});
+  auto started =
+      start(std::move(typed_),
+            pawl::Callback<Outcome<Reply>>{
+                [](void* context, Outcome<Reply> outcome) {
+                  static_cast<std::optional<Outcome<Reply>>*>(context)->emplace(std::move(outcome));
+                },
+                &got});
   EXPECT_FALSE(got.has_value());
   answer_.complete(text("hello"));
   ASSERT_TRUE(got.has_value());
@@ -177,7 +182,9 @@ TEST_F(Typed, FailuresPassThrough) {
 }
 
 TEST_F(Typed, AnAnswerThatIsNoReplyFails) {
-  answer_.complete(Untyped(Payload::of("\x0a\x05" "abc"), pawl::CallInfo()));
+  answer_.complete(Untyped(Payload::of("\x0a\x05"
+                                       "abc"),
+                           pawl::CallInfo()));
   const auto outcome = run(std::move(typed_));
   EXPECT_EQ(outcome.status().code(), Code::internal);
   EXPECT_EQ(outcome.ran(), Ran::yes);
@@ -257,8 +264,7 @@ TEST_F(Handlers, Answer) {
   const auto result = run(say("hello"));
   ASSERT_TRUE(result.ok());
   Reply reply;
-  ASSERT_TRUE(
-      Protobuf::decode(EverythingMethods::plain, Role::reply, result->bytes(), reply).ok());
+  ASSERT_TRUE(Protobuf::decode(EverythingMethods::plain, Role::reply, result->bytes(), reply).ok());
   EXPECT_EQ(reply.text(), "hello!");
 }
 
@@ -280,7 +286,9 @@ TEST_F(Handlers, ExceptionsAreCaught) {
 }
 
 TEST_F(Handlers, ARequestThatIsNoneDoesNotReachTheHandler) {
-  const auto result = run(handle(0, Payload::of("\x0a\x05" "abc").bytes()));
+  const auto result = run(handle(0, Payload::of("\x0a\x05"
+                                                "abc")
+                                        .bytes()));
   EXPECT_EQ(result.status().code(), Code::invalid_argument);
   EXPECT_EQ(result.status().ran(), Ran::no);
 }
@@ -306,12 +314,12 @@ TEST_F(Handlers, KeepTheirRequestWhileTheyWait) {
   const pawl::Poller::Scope scope(poller_);
   std::optional<Result<Payload>> got;
   auto started =
-      start(say("wait"), pawl::Callback<Result<Payload>>{
-                             [](void* context, Result<Payload> result) {
-                               static_cast<std::optional<Result<Payload>>*>(context)->emplace(
-                                   std::move(result));
-                             },
-                             &got});
+      start(say("wait"),
+            pawl::Callback<Result<Payload>>{
+                [](void* context, Result<Payload> result) {
+                  static_cast<std::optional<Result<Payload>>*>(context)->emplace(std::move(result));
+                },
+                &got});
   EXPECT_FALSE(got.has_value());
   service_.gate_.completer().complete(Status());
   while (!got.has_value()) poller_.run_once();
