@@ -16,9 +16,10 @@ class [[nodiscard]] Result {
  public:
   using value_type = T;
 
-  Result(T value) : value_(std::move(value)) {}               // NOLINT(google-explicit-constructor)
-  Result(Status status) : status_(std::move(status)) {        // NOLINT(google-explicit-constructor)
-    if (status_.ok()) status_ = Status(Code::internal, "a Result was made from an ok Status without a value");
+  Result(T value) : value_(std::move(value)) {}         // NOLINT(google-explicit-constructor)
+  Result(Status status) : status_(std::move(status)) {  // NOLINT(google-explicit-constructor)
+    if (status_.ok())
+      status_ = Status(Code::internal, "a Result was made from an ok Status without a value");
   }
 
   [[nodiscard]] bool ok() const noexcept { return value_.has_value(); }
