@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fabric/tcp/address.h"
-
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 
 #include <string>
+
+#include "fabric/tcp/address.h"
 
 namespace pawl::fabric::tcp {
 namespace {
@@ -21,9 +21,9 @@ std::string round_trip(std::string_view text) {
 }
 
 TEST(TcpAddress, WhatIsReadIsWrittenAgain) {
-  for (const char* text : {"127.0.0.1:7000", "0.0.0.0:0", "[::1]:7000", "[::]:65535",
-                           "[fe80::1%lo]:80", "unix:/run/pawl.sock", "unix:relative",
-                           "unix:@abstract"}) {
+  for (const char* text :
+       {"127.0.0.1:7000", "0.0.0.0:0", "[::1]:7000", "[::]:65535", "[fe80::1%lo]:80",
+        "unix:/run/pawl.sock", "unix:relative", "unix:@abstract"}) {
     EXPECT_EQ(round_trip(text), text);
   }
   EXPECT_EQ(round_trip("[0:0::1]:1"), "[::1]:1");
@@ -38,14 +38,26 @@ TEST(TcpAddress, NamesAreLeftToTheResolver) {
 }
 
 TEST(TcpAddress, NonsenseIsRefusedByASentenceThatShowsIt) {
-  for (const std::string& text :
-       {std::string(), std::string("127.0.0.1"), std::string("127.0.0.1:"),
-        std::string("127.0.0.1:65536"), std::string("127.0.0.1:-1"), std::string("host: 80"),
-        std::string(":80"), std::string("::1:80"), std::string("[::1]80"), std::string("[::1]"),
-        std::string("[::1"), std::string("[127.0.0.1]:80"), std::string("[fe80::1%nosuchif]:1"),
-        std::string("unix:"), std::string("unix:@"), "unix:/" + std::string(108, 'x'),
-        std::string(254, 'a') + ":1", std::string("ho st:1"), std::string("http://host:80/"),
-        std::string("h\0st:1", 6)}) {
+  for (const std::string& text : {std::string(),
+                                  std::string("127.0.0.1"),
+                                  std::string("127.0.0.1:"),
+                                  std::string("127.0.0.1:65536"),
+                                  std::string("127.0.0.1:-1"),
+                                  std::string("host: 80"),
+                                  std::string(":80"),
+                                  std::string("::1:80"),
+                                  std::string("[::1]80"),
+                                  std::string("[::1]"),
+                                  std::string("[::1"),
+                                  std::string("[127.0.0.1]:80"),
+                                  std::string("[fe80::1%nosuchif]:1"),
+                                  std::string("unix:"),
+                                  std::string("unix:@"),
+                                  "unix:/" + std::string(108, 'x'),
+                                  std::string(254, 'a') + ":1",
+                                  std::string("ho st:1"),
+                                  std::string("http://host:80/"),
+                                  std::string("h\0st:1", 6)}) {
     const Result<Target> target = parse_target(text);
     ASSERT_FALSE(target.ok()) << text;
     EXPECT_EQ(target.status().code(), Code::invalid_argument);

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fabric/tcp/memory_table.h"
-
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -10,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "fabric/tcp/memory_table.h"
 #include "support/guarded_memory.h"
 
 namespace pawl::fabric::tcp {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fabric/tcp/wire.h"
-
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cstring>
 
 #include "fabric/fabric.h"
+#include "fabric/tcp/wire.h"
 
 namespace pawl::fabric::tcp {
 namespace {
@@ -50,10 +49,10 @@ TEST(TcpWire, GreetingsThatAreNot) {
   refused(12, 0, "kind");
   refused(12, 4, "kind");
   refused(15, 0x11, "4096");
-  refused(18, 0, "zero");   // message_bytes_max = 0
-  refused(23, 0, "zero");   // read_bytes_max = 0
-  refused(24, 0, "zero");   // read_depth = 0
-  refused(30, 0, "4096");   // piece_bytes_max = 0
+  refused(18, 0, "zero");  // message_bytes_max = 0
+  refused(23, 0, "zero");  // read_bytes_max = 0
+  refused(24, 0, "zero");  // read_depth = 0
+  refused(30, 0, "4096");  // piece_bytes_max = 0
   // Unknown minor versions and the reserved rest are skipped.
   std::array<std::byte, kGreetingBytes> bytes;
   encode_greeting(sample(), bytes);

@@ -123,8 +123,10 @@ void Endpoint::fail_oldest(CompletionStatus completion, int native) {
 void Endpoint::flush() {
   for (std::uint64_t at = send_.settled; at != send_.tail; ++at) {
     SendSlot& slot = send_.ring[at];
-    if (!slot.done) slot.status = CompletionStatus::flushed;
+    if (slot.done) continue;
+    slot.status = CompletionStatus::flushed;
     slot.done = true;
+    if (slot.op == Opcode::bind || slot.op == Opcode::invalidate) core_.memory.release(slot.window);
   }
   send_.settled = send_.emit = send_.transmit = send_.execute = send_.tail;
   for (; receive_.filled != receive_.tail; ++receive_.filled) {

@@ -90,6 +90,7 @@ class Endpoint {
   // --- work ----------------------------------------------------------------------------------
 
   std::size_t post(std::span<const WorkRequest> chain, Status& why);
+  [[nodiscard]] std::uint64_t receives_posted() const { return receive_.tail - receive_.head; }
   std::size_t take_completions(std::span<Completion> out);
 
   // --- what happens to the socket --------------------------------------------------------------

@@ -14,9 +14,7 @@ void Endpoint::set_options(const EndpointOptions& options) {
   options_.send_depth = std::clamp(options.send_depth, 1U, kSendDepthMax);
   options_.receive_depth = std::clamp(options.receive_depth, 1U, kReceiveDepthMax);
   options_.read_depth = std::clamp(options.read_depth, 1U, kReadDepthMax);
-  // Receives that were posted before accept stay.
-  const auto posted = static_cast<std::uint32_t>(receive_.tail - receive_.head);
-  receive_.depth = std::max(options_.receive_depth, posted);
+  receive_.depth = options_.receive_depth;  // receives that were posted before accept stay
   receive_.ring.reserve(receive_.depth, receive_.head, receive_.tail);
 }
 

@@ -299,6 +299,9 @@ Status TcpFabric::accept(EndpointId id, const EndpointOptions& options,
   if (endpoint == nullptr || endpoint->state() != State::asked) {
     return Status(Code::not_found, "accept: no such request; the peer gave up, or it was answered");
   }
+  if (endpoint->receives_posted() > options.receive_depth) {
+    return Status(Code::resource_exhausted, "accept: more receives are posted than receive_depth");
+  }
   endpoint->set_options(options);
   endpoint->send_greeting(GreetingKind::accept, hello);
   GreetingInput input = std::move(*endpoint->greeting_input);

@@ -174,6 +174,10 @@ Status MemoryTable::free_window(WindowId id) {
   std::unique_lock lock(mutex_);
   Window* const window = windows_.find(id.value);
   if (window == nullptr) return Status(Code::not_found, "free_window: no such window");
+  if (window->pending != 0) {
+    return Status(Code::failed_precondition,
+                  "free_window: a bind or invalidate that names it has not been executed");
+  }
   if (const std::uint32_t place = index_.find(window->bound_key); place != kNone) erase_key(place);
   windows_.erase(id.value);
   wait_for_sampling(lock);
@@ -186,13 +190,29 @@ bool MemoryTable::take_window_key(WindowId id, std::uint64_t& key) {
   if (window == nullptr) return false;
   key = window->next_key;
   window->next_key = random_key();
+  ++window->pending;
   return true;
+}
+
+bool MemoryTable::hold(WindowId id) {
+  const std::lock_guard lock(mutex_);
+  Window* const window = windows_.find(id.value);
+  if (window == nullptr) return false;
+  ++window->pending;
+  return true;
+}
+
+void MemoryTable::release(WindowId id) {
+  const std::lock_guard lock(mutex_);
+  Window* const window = windows_.find(id.value);
+  if (window != nullptr && window->pending != 0) --window->pending;
 }
 
 CompletionStatus MemoryTable::bind(WindowId id, std::uint64_t bind_key, EndpointId endpoint,
                                    const LocalSegment& target) {
   const std::lock_guard lock(mutex_);
   Window* const window = windows_.find(id.value);
+  if (window != nullptr && window->pending != 0) --window->pending;
   const Registration* const registration =
       registration_of(target.memory, target.address, target.length);
   if (window == nullptr || window->bound_key != 0 || registration == nullptr) {
@@ -220,6 +240,7 @@ CompletionStatus MemoryTable::invalidate(WindowId id, EndpointId endpoint) {
   // Executed by the poller, which is not sampling now: nothing to wait for.
   const std::lock_guard lock(mutex_);
   Window* const window = windows_.find(id.value);
+  if (window != nullptr && window->pending != 0) --window->pending;
   if (window == nullptr || window->bound_key == 0 || window->endpoint != endpoint) {
     return CompletionStatus::local_error;
   }

@@ -48,8 +48,13 @@ class MemoryTable {
   WindowId allocate_window();
   [[nodiscard]] std::uint64_t next_window_key(WindowId window) const;
   Status free_window(WindowId window);
-  /// An accepted bind takes the next key; the window gets a new one for the bind after it.
+  /// An accepted bind takes the next key; the window gets a new one for the bind after it. Until
+  /// `bind` or `release` the window cannot be freed.
   bool take_window_key(WindowId window, std::uint64_t& key);
+  /// An accepted invalidate: until `invalidate` or `release` the window cannot be freed.
+  bool hold(WindowId window);
+  /// An accepted bind or invalidate was flushed.
+  void release(WindowId window);
   /// Executes an accepted bind: success or bind_error (bound already, or memory that may not be).
   CompletionStatus bind(WindowId window, std::uint64_t key, EndpointId endpoint,
                         const LocalSegment& target);
@@ -105,6 +110,7 @@ class MemoryTable {
     std::uint64_t next_key = 0;
     std::uint64_t bound_key = 0;  // 0: not bound; it may have died with its registration
     EndpointId endpoint;
+    std::uint32_t pending = 0;  // binds and invalidates accepted and not executed
   };
   using BufferName = std::pair<std::uint64_t, std::byte*>;  // group, base
 

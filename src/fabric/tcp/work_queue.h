@@ -93,11 +93,13 @@ struct SendQueue {
   std::uint64_t head = 0, emit = 0, settled = 0, transmit = 0, execute = 0, tail = 0;
   std::uint64_t unacknowledged = 0;  ///< the first send that may not be acknowledged yet
 
-  /// Moves `settled` and `emit` over what is done.
+  /// Moves `settled` and `emit` over what is done. Silent requests that fill half of the queue are
+  /// signalled here.
   void settle() {
     while (settled != execute && ring[settled].done) {
-      if (ring[settled].signalled) emit = settled + 1;
+      const bool signalled = ring[settled].signalled;
       ++settled;
+      if (signalled || settled - emit > depth / 2) emit = settled;
     }
   }
 };
