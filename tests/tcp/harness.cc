@@ -38,8 +38,7 @@ void Node::send(EndpointId endpoint, std::uint64_t id, const LocalSegment& from)
   post(endpoint, {.id = id, .op = Opcode::send, .local = std::span(&from, 1)});
 }
 
-void Node::read(EndpointId endpoint, std::uint64_t id, const LocalSegment& to,
-                RemoteAddress from) {
+void Node::read(EndpointId endpoint, std::uint64_t id, const LocalSegment& to, RemoteAddress from) {
   post(endpoint, {.id = id, .op = Opcode::read, .local = std::span(&to, 1), .remote = from});
 }
 
@@ -156,8 +155,9 @@ bool TcpTest::run_until(const std::function<bool()>& done, Duration limit) {
     if (done()) return true;
     if (clock_.now() > end) return false;
     if (any || !raw_.empty() || !a_.fabric->arm() || !b_.fabric->arm()) continue;
-    std::array<pollfd, 2> fds = {pollfd{.fd = a_.fabric->event_fd(), .events = POLLIN, .revents = 0},
-                                 pollfd{.fd = b_.fabric->event_fd(), .events = POLLIN, .revents = 0}};
+    std::array<pollfd, 2> fds = {
+        pollfd{.fd = a_.fabric->event_fd(), .events = POLLIN, .revents = 0},
+        pollfd{.fd = b_.fabric->event_fd(), .events = POLLIN, .revents = 0}};
     const TimePoint next = std::min(a_.fabric->next_event_time(), b_.fabric->next_event_time());
     const std::int64_t left = std::clamp<std::int64_t>((next - now()).count() / 1'000'000, 0, 100);
     ::poll(fds.data(), fds.size(), static_cast<int>(left));

@@ -65,7 +65,9 @@ class RawPeer {
   explicit RawPeer(const std::string& address);
 
   /// Puts bytes behind those that wait to be sent.
-  void say(std::span<const std::byte> bytes) { out_.insert(out_.end(), bytes.begin(), bytes.end()); }
+  void say(std::span<const std::byte> bytes) {
+    out_.insert(out_.end(), bytes.begin(), bytes.end());
+  }
   void say_greeting(GreetingKind kind = GreetingKind::connect, std::uint16_t hello_bytes = 0);
   void say_frame(const FrameHeader& header, std::size_t zero_body = 0);
   void say_read(std::uint64_t id, std::uint64_t key, std::uint64_t address, std::uint32_t length);

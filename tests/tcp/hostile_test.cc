@@ -14,7 +14,8 @@ class TcpHostile : public TcpTest {
  protected:
   /// The endpoint failed with this code and a sentence that has `part` in it and names the peer.
   void expect_failed(EndpointId endpoint, Code code, std::string_view part) {
-    ASSERT_TRUE(run_until([&] { return b_.event(EventKind::failed, endpoint) != nullptr; })) << part;
+    ASSERT_TRUE(run_until([&] { return b_.event(EventKind::failed, endpoint) != nullptr; }))
+        << part;
     const Status& status = b_.event(EventKind::failed, endpoint)->status;
     EXPECT_EQ(status.code(), code) << status.to_string();
     EXPECT_NE(status.what().find(part), std::string_view::npos) << status.to_string();
@@ -58,7 +59,8 @@ TEST_F(TcpHostile, FramesThatAreNot) {
                    "acknowledged");
   expect_violation(frame({.type = FrameType::read_piece, .length = 8, .value = 0}),
                    "not the oldest outstanding");
-  expect_violation(frame({.type = FrameType::fault, .status = 1, .length = 201}), "too long a text");
+  expect_violation(frame({.type = FrameType::fault, .status = 1, .length = 201}),
+                   "too long a text");
   expect_violation([](RawPeer& raw) { raw.say_read(0, 1, 0, 0); }, "a READ of 0 bytes");
   expect_violation([](RawPeer& raw) { raw.say_read(0, 1, 0, kReadBytesMax + 1); }, "1073741825");
 }
@@ -78,9 +80,8 @@ TEST_F(TcpHostile, AnswersToReadsThatAreWrong) {
     std::array<std::byte, kTrailerBytes> trailer;
     encode_trailer({.read_id_low = low, .status = status}, trailer);
     raw->say(trailer);
-    expect_failed(endpoint, status == PieceStatus::ok ? Code::protocol_error
-                                                      : Code::permission_denied,
-                  part);
+    expect_failed(endpoint,
+                  status == PieceStatus::ok ? Code::protocol_error : Code::permission_denied, part);
     EXPECT_TRUE(run_until([&] { return b_.done(1); }));
     EXPECT_EQ(b_.status(1), status == PieceStatus::ok ? "flushed" : "remote_access");
     std::erase(raw_, raw.get());
@@ -157,10 +158,9 @@ TEST_F(TcpHostile, ThePeerThatNeverReads) {
   // It holds up nothing that ends either.
   EXPECT_TRUE(b_.fabric->deregister_memory(memory->handle).ok());
   b_.fabric->close(endpoint);
-  EXPECT_TRUE(run_until([&] { return b_.event(EventKind::closed, endpoint) != nullptr; }, 5s) ||
-              (advance(1s), run_until([&] {
-                 return b_.event(EventKind::closed, endpoint) != nullptr;
-               })));
+  EXPECT_TRUE(
+      run_until([&] { return b_.event(EventKind::closed, endpoint) != nullptr; }, 5s) ||
+      (advance(1s), run_until([&] { return b_.event(EventKind::closed, endpoint) != nullptr; })));
 }
 
 // A piece that is half in the socket when its window is invalidated: the rest are zeros and the
@@ -172,10 +172,9 @@ TEST_F(TcpHostile, RevokedInTheMiddleOfAPiece) {
   const auto raw = raw_link(endpoint);
   const WindowId window = b_.fabric->allocate_window().value();
   const std::uint64_t key = b_.fabric->next_window_key(window);
-  b_.post(endpoint, {.id = 1,
-                     .op = Opcode::bind,
-                     .window = window,
-                     .bind_target = memory->segment(0, 16 << 20)});
+  b_.post(
+      endpoint,
+      {.id = 1, .op = Opcode::bind, .window = window, .bind_target = memory->segment(0, 16 << 20)});
   ASSERT_TRUE(run_until([&] { return b_.done(1); }));
   raw->stop_reading();
   raw->say_read(0, key, 0, 16 << 20);
@@ -245,7 +244,8 @@ TEST_F(TcpHostile, GreetingsThatAreNot) {
     raw_.push_back(peers.back().get());
     return *peers.back();
   };
-  const std::string_view http = "GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: nobody/1.0\r\n\r\n";
+  const std::string_view http =
+      "GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: nobody/1.0\r\n\r\n";
   add().say(std::as_bytes(std::span(http)));
   add().say(std::vector<std::byte>(100000, std::byte{0xa5}));
   add().say_greeting(GreetingKind::accept);
@@ -259,7 +259,8 @@ TEST_F(TcpHostile, GreetingsThatAreNot) {
   RawPeer& no_hello = add();
   no_hello.say_greeting(GreetingKind::connect, 100);  // it never comes
   ASSERT_TRUE(run_until([&] {
-    return std::all_of(peers.begin(), peers.end() - 1, [](const auto& peer) { return peer->ended(); });
+    return std::all_of(peers.begin(), peers.end() - 1,
+                       [](const auto& peer) { return peer->ended(); });
   }));
   EXPECT_FALSE(no_hello.ended());
   EXPECT_EQ(b_.fabric->resources().endpoints, 1u);

@@ -30,7 +30,8 @@ std::size_t descriptors() {
 class TcpConnect : public TcpTest {
  protected:
   const Status& connect_status(EndpointId endpoint) {
-    EXPECT_TRUE(run_until([&] { return a_.event(EventKind::connect_failed, endpoint) != nullptr; }));
+    EXPECT_TRUE(
+        run_until([&] { return a_.event(EventKind::connect_failed, endpoint) != nullptr; }));
     return a_.event(EventKind::connect_failed, endpoint)->status;
   }
   void accept_first() {
@@ -62,8 +63,8 @@ TEST_F(TcpConnect, ANameGoesThroughTheResolver) {
       a_.fabric->connect(std::string(name) + port, {.group = {1}}, {}, now() + 60s).value();
   ASSERT_TRUE(run_until([&] {
     if (b_.count(EventKind::connect_request) == 1 && b_.count(EventKind::connected) == 0) {
-      static_cast<void>(b_.fabric->accept(b_.event(EventKind::connect_request)->endpoint,
-                                          {.group = {1}}, {}));
+      static_cast<void>(
+          b_.fabric->accept(b_.event(EventKind::connect_request)->endpoint, {.group = {1}}, {}));
     }
     return a_.event(EventKind::connected, endpoint) ||
            a_.event(EventKind::connect_failed, endpoint);

@@ -115,6 +115,7 @@ bool Endpoint::receive_some(std::size_t& budget) {
     connection_ended(n < 0 ? errno : 0);
     return false;
   }
+  ++core_.work_done;
   const auto got = static_cast<std::size_t>(n);
   budget -= std::min(budget, got);
   // Less than asked for means that nothing is left; an end of the stream makes no second edge.

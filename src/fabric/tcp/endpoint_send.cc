@@ -232,6 +232,7 @@ void Endpoint::send_turn() {
     if (input_.phase == Input::Phase::waiting) connection_ended(errno);
     return;
   }
+  ++core_.work_done;
   if (static_cast<std::size_t>(taken) < plan.bytes) writable_ = false;
   settle_plan(plan, static_cast<std::size_t>(taken));
 }
@@ -291,6 +292,7 @@ bool Endpoint::send_words() {
     if (errno != EAGAIN) output_broken_ = readable_ = hangup_ = true;
     return false;
   }
+  ++core_.work_done;
   words_sent_ += static_cast<std::size_t>(n);
   if (words_sent_ < words_.size()) {
     writable_ = false;

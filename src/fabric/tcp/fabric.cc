@@ -133,7 +133,6 @@ std::size_t TcpFabric::poll(TimePoint now, std::span<Completion> out) {
   }
   take_system_events();
   accept_all();
-  core_.work_done += core_.active.size();
   run_active();
   return collect(out);
 }

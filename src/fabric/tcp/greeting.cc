@@ -53,6 +53,7 @@ Endpoint::GreetingProgress Endpoint::read_greeting(Code& code, std::string& why)
         why = n < 0 ? errno_text(errno) : "the peer closed the connection";
         return GreetingProgress::failed;
       }
+      ++core_.work_done;
       input.have += static_cast<std::size_t>(n);
       if (input.have < size) continue;
     }

@@ -160,6 +160,7 @@ bool TcpFabric::accept_from(ListenerId id, Listener& listener) {
         ::accept4(listener.fd.get(), peer.get(), &peer.length, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (fd) {
       descriptors_short_ = false;
+      ++core_.work_done;
       adopt(id, std::move(fd), peer, listener);
       continue;
     }
