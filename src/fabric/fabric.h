@@ -51,7 +51,7 @@ struct EndpointOptions {
 
 enum class EventKind : std::uint8_t {
   connect_request,  ///< a peer asks: answer with accept or reject
-  connected,        ///< both ends: work may be posted; `hello` is what the peer sent
+  connected,        ///< both ends: work may be posted; at the connecting end `hello` is the answer
   connect_failed,   ///< `status` says why; its receives were flushed, the endpoint is gone and no
                     ///< `closed` follows. At the accepting end: the peer gave up before `connected`
   failed,           ///< the endpoint went to ERR by itself (never by set_error), once; flushes

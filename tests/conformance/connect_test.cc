@@ -178,6 +178,19 @@ TEST_P(Connect, ReceivesMayBePostedBeforeTheConnectionStands) {
   EXPECT_EQ(area_b.read(0, 5), "to b!");
 }
 
+TEST_P(Connect, AcceptRefusesLessDepthThanReceivesWerePosted) {
+  const EndpointId a = a_.fabric().connect(address(b_), kGroup1, {}, soon()).value();
+  const Event* request = next_request(b_);
+  ASSERT_NE(request, nullptr);
+  Area& area = b_.area(4096);
+  for (std::size_t i = 0; i < 3; ++i) b_.receive(request->endpoint, area.segment(i * 64, 64));
+  const Status status =
+      b_.fabric().accept(request->endpoint, {.group = {1}, .receive_depth = 2}, {});
+  EXPECT_EQ(status.code(), Code::resource_exhausted) << status.to_string();
+  ASSERT_TRUE(b_.fabric().accept(request->endpoint, {.group = {1}, .receive_depth = 3}, {}).ok());
+  ASSERT_TRUE(run_until([&] { return a_.event(EventKind::connected, a) != nullptr; }));
+}
+
 TEST_P(Connect, OnlyReceivesArePostedBeforeTheConnectionStands) {
   Area& area = a_.area(4096);
   const EndpointId a = a_.fabric().connect(address(b_), kGroup1, {}, soon()).value();

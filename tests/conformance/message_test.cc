@@ -225,6 +225,22 @@ TEST_P(Messages, Promise8AMessageWithoutAReceiveWaits) {
   EXPECT_EQ(in.read(8, 3), "two");
 }
 
+TEST_P(Messages, Promise8AReadBehindAWaitingMessageWaitsToo) {
+  const Link link = connect(a_, b_);
+  Area& area = a_.area(8192);
+  Area& lent = b_.area(8192);
+  const RemoteAddress remote = expose(b_, lent, 0, 64);
+  const std::uint64_t sent = a_.send(link.a, area.segment(0, 3));
+  run_for(10ms);
+  const std::uint64_t read = a_.read(link.a, area.segment(4096, 64), remote);
+  run_for(20ms);
+  EXPECT_FALSE(a_.done(sent));
+  EXPECT_FALSE(a_.done(read));
+  b_.receive(link.b, lent.segment(4096, 64));
+  ASSERT_TRUE(run_until([&] { return a_.done(sent) && a_.done(read); }));
+  EXPECT_EQ(a_.status(read), "success");
+}
+
 TEST_P(Messages, Promise11TooLongForItsReceiveFailsBothEnds) {
   const Link link = connect(a_, b_);
   Area& out = a_.area(4096);

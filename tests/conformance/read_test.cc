@@ -37,6 +37,8 @@ class Reads : public Conformance {
     EXPECT_EQ(landing_->read(4096 + bytes, 64), std::string(64, '.'));
   }
 
+  bool exact_keys() { return b_.fabric().capabilities().exact_keys; }
+
   static constexpr std::size_t kBytes = 1 << 20;
   testing::GuardedMemory guarded_;
   Area* lent_ = nullptr;
@@ -148,18 +150,26 @@ TEST_P(Reads, UnsignalledOnesCompleteWithTheNextSignalledOne) {
 }
 
 TEST_P(Reads, Promise4BeyondTheEndIsRefused) {
+  if (!exact_keys()) GTEST_SKIP() << "keys open their registration";
   const RemoteAddress remote = expose(b_, *lent_, 4096, 8192);
   expect_refused(link_, remote, 8193);
 }
 
 TEST_P(Reads, Promise4PastTheEndIsRefused) {
+  if (!exact_keys()) GTEST_SKIP() << "keys open their registration";
   const RemoteAddress remote = expose(b_, *lent_, 4096, 8192);
   expect_refused(link_, {.key = remote.key, .address = remote.address + 8192}, 1);
 }
 
 TEST_P(Reads, Promise4BeforeTheBeginningIsRefused) {
+  if (!exact_keys()) GTEST_SKIP() << "keys open their registration";
   const RemoteAddress remote = expose(b_, *lent_, 4096, 8192);
   expect_refused(link_, {.key = remote.key, .address = remote.address - 1}, 100);
+}
+
+TEST_P(Reads, Promise4BeyondTheRegistrationIsRefused) {
+  const RemoteAddress remote = expose(b_, *lent_, kBytes - 4096, 4096);
+  expect_refused(link_, remote, 4097);
 }
 
 TEST_P(Reads, Promise4AnAddressThatWrapsIsRefused) {
@@ -173,6 +183,7 @@ TEST_P(Reads, Promise4AnInventedKeyIsRefused) {
 }
 
 TEST_P(Reads, Promise4AKeyOfAnotherGroupIsRefused) {
+  if (!exact_keys()) GTEST_SKIP() << "keys open their registration";
   const RemoteAddress remote = expose(b_, *lent_, 4096, 8192, {2});
   expect_refused(link_, remote, 64);
   // The group itself reads on.
@@ -194,6 +205,7 @@ TEST_P(Reads, AKeyOpensEveryEndpointOfItsGroup) {
 }
 
 TEST_P(Reads, CloseGroupEndsItsKeysAndNoOthers) {
+  if (!exact_keys()) GTEST_SKIP() << "keys open their registration";
   const RemoteAddress mine = expose(b_, *lent_, 0, 4096);
   const RemoteAddress other = expose(b_, *lent_, 0, 4096, {2});
   const Link second = connect(a_, b_, {.group = {2}}, {.group = {2}});

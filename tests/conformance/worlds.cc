@@ -72,6 +72,16 @@ std::unique_ptr<World> make_rough_sim() {
   return std::make_unique<SimWorld>(options);
 }
 
+/// A device with fewer abilities: keys of whole registrations, one segment a READ, nothing inline.
+std::unique_ptr<World> make_plain_sim() {
+  SimOptions options;
+  options.capabilities.exact_keys = false;
+  options.capabilities.read_segments_max = 1;
+  options.capabilities.inline_bytes_max = 0;
+  options.capabilities.windows = WindowSupport::none;
+  return std::make_unique<SimWorld>(options);
+}
+
 /// Over every fabric of another world, a FaultyFabric.
 class FaultyWorld final : public World {
  public:
@@ -174,6 +184,7 @@ std::unique_ptr<World> make_faulty_tcp() {
 constexpr std::array kKinds = {
     Kind{"sim", make_sim},
     Kind{"rough_sim", make_rough_sim},
+    Kind{"plain_sim", make_plain_sim},
     Kind{"quiet_faulty_sim", make_quiet_faulty},
     Kind{"faulty_sim", make_faulty},
     Kind{"faulty_rough_sim", make_faulty_rough},

@@ -415,6 +415,17 @@ TEST(SimNetwork, AnErrThatIsNotAnnouncedIsNoticedByWorkOnly) {
   EXPECT_EQ(pair.a().status(id), "retry_exceeded");
 }
 
+TEST(SimNetwork, AMessageThatWaitedAtAnEndInErrIsNoticedToo) {
+  SimOptions options;
+  options.announce_errors = false;
+  Pair pair(3, options);
+  const std::uint64_t sent = pair.a().send(pair.at_a, pair.landing->segment(0, 64));
+  pair.run_for(10ms);
+  pair.b().fabric().set_error(pair.at_b);
+  ASSERT_TRUE(pair.until(sent));
+  EXPECT_EQ(pair.a().status(sent), "retry_exceeded");
+}
+
 TEST(SimNetwork, AnswersUnderWayLandAfterSetErrorUntilTheFlush) {
   SimOptions options;
   options.flush_delay_max = 10ms;

@@ -225,7 +225,7 @@ void FaultyFabric::take_completion(const Completion& completion) {
   // Behind a receive that is still held, also where that one is due by now: they stay in order.
   const bool behind = receive && endpoint.receives_delayed > 0;
   if (behind) due = std::max(due, endpoint.receive_order);
-  if ((due > now_ || behind) && !endpoint.closing) {
+  if (behind || (due > now_ && !endpoint.closing)) {
     ++counters_.completions_delayed;
     held_completions_[{due, next_held_++}] = completion;
     if (receive) {

@@ -127,7 +127,11 @@ Status SimFabric::accept(EndpointId id, const EndpointOptions& options,
                   "nothing to accept: the peer gave up, or was answered");
   }
   if (hello.size() > kHelloBytesMax) return hello_too_large();
-  endpoint->options = clamped(options);
+  const EndpointOptions chosen = clamped(options);
+  if (endpoint->receives_held > chosen.receive_depth) {
+    return Status(Code::resource_exhausted, "more receives were posted than receive_depth takes");
+  }
+  endpoint->options = chosen;
   endpoint->state = SimState::accepted;
   trace(*endpoint, "accept");
   network_.transmit({.from = node_,

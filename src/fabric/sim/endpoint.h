@@ -19,6 +19,7 @@ struct SimRequest {
   Opcode op = Opcode::send;
   bool fence = false;
   bool done = false;
+  bool names_window = false;  // a bind or invalidate that may still be executed
   std::vector<LocalSegment> local;
   std::vector<std::byte> inline_bytes;  // a copy, made by post
   std::uint64_t bytes = 0;

@@ -15,7 +15,7 @@ SimFabric::SimFabric(SimNetwork& network, std::string name, const Capabilities& 
     : network_(network),
       name_(std::move(name)),
       capabilities_(capabilities),
-      memory_(network.random().next()),
+      memory_(network.random().next(), capabilities.exact_keys),
       next_endpoint_(1 + network.random().below(1u << 16) * 4096) {
   node_ = network_.join(*this);
 }
@@ -127,6 +127,8 @@ void SimFabric::fail(SimEndpoint& endpoint, Status why, bool by_itself, bool ann
   if (endpoint.state == SimState::error) return;
   trace(endpoint, by_itself ? "fails" : "goes to ERR");
   endpoint.state = SimState::error;
+  for (SimRequest& request : endpoint.requests) release_window(request);
+  if (!announce && !endpoint.inbound.empty()) network_.suspect(endpoint.peer);
   endpoint.inbound.clear();
   if (announce) {
     network_.transmit({.from = node_,
@@ -279,6 +281,10 @@ void SimFabric::accept_work(SimEndpoint& endpoint, const WorkRequest& work) {
     request.local.assign(work.local.begin(), work.local.end());
   }
   if (work.op == Opcode::bind) request.window_key = memory_.take_window_key(work.window);
+  if (work.op == Opcode::bind || work.op == Opcode::invalidate) {
+    request.names_window = true;
+    memory_.window_work_posted(work.window);
+  }
   endpoint.signals.add(work.signalled);
   endpoint.requests.push_back(std::move(request));
   schedule_pump(endpoint, draw_up_to(random(), options().post_delay_max));

@@ -123,6 +123,7 @@ class SimFabric final : public Fabric {
   void start_read(SimEndpoint& endpoint, std::uint64_t ticket);
   void start_window(SimEndpoint& endpoint, std::uint64_t ticket);
   void window_done(EndpointId endpoint, std::uint64_t ticket);
+  void release_window(SimRequest& request);
   void finish_later(SimEndpoint& endpoint, std::uint64_t ticket, bool at_once = false);
   void finish(SimEndpoint& endpoint, std::uint64_t ticket, CompletionStatus status);
   void answered(EndpointId endpoint, const SimPeer& peer, std::uint64_t ticket,

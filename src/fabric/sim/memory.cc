@@ -19,8 +19,9 @@ bool inside(std::span<std::byte> outer, const std::byte* address, std::uint64_t 
 
 }  // namespace
 
-SimMemory::SimMemory(std::uint64_t seed)
-    : random_(seed),
+SimMemory::SimMemory(std::uint64_t seed, bool exact_keys)
+    : exact_keys_(exact_keys),
+      random_(seed),
       next_handle_(1 + random_.below(1u << 20) * 4096),
       next_key_index_(1 + random_.below(1u << 20) * 256) {}
 
@@ -65,12 +66,19 @@ Result<RemoteAddress> SimMemory::expose(PeerGroup group, MemoryHandle memory, st
   if (length == 0 || !inside(registration.memory, base, length)) {
     return Status(Code::invalid_argument, "the buffer does not lie in its registration");
   }
+  std::uint64_t offset = 0;
+  if (!exact_keys_) {
+    offset = static_cast<std::uint64_t>(base - registration.memory.data());
+    base = registration.memory.data();
+    length = registration.memory.size();
+    group = {};
+  }
   const auto old = key_of_buffer_.find({group.value, base});
   if (old != key_of_buffer_.end()) {
     Key& key = keys_.at(old->second);
     if (key.registration == memory.value) {
       key.length = std::max(key.length, length);
-      return RemoteAddress{.key = old->second, .address = key.address};
+      return RemoteAddress{.key = old->second, .address = key.address + offset};
     }
     keys_.erase(old->second);
   }
@@ -82,10 +90,11 @@ Result<RemoteAddress> SimMemory::expose(PeerGroup group, MemoryHandle memory, st
                   .length = length,
                   .address = address};
   key_of_buffer_[{group.value, base}] = value;
-  return RemoteAddress{.key = value, .address = address};
+  return RemoteAddress{.key = value, .address = address + offset};
 }
 
 void SimMemory::close_group(PeerGroup group) {
+  if (!exact_keys_) return;  // they belong to the registrations
   const std::lock_guard lock(mutex_);
   std::erase_if(keys_, [&](const auto& key) { return key.second.group == group; });
   std::erase_if(key_of_buffer_,
@@ -109,6 +118,10 @@ Status SimMemory::remove_window(WindowId window) {
   const std::lock_guard lock(mutex_);
   const auto found = windows_.find(window.value);
   if (found == windows_.end()) return Status(Code::not_found, "no such window");
+  if (found->second.work_posted > 0) {
+    return Status(Code::failed_precondition,
+                  "a bind or invalidate that names this window may still be executed");
+  }
   if (found->second.bound) unbind(found->second);
   windows_.erase(found);
   return {};
@@ -134,6 +147,18 @@ std::uint64_t SimMemory::take_window_key(WindowId window) {
   const std::lock_guard lock(mutex_);
   const auto found = windows_.find(window.value);
   return found == windows_.end() ? 0 : window_key(window, ++found->second.binds);
+}
+
+void SimMemory::window_work_posted(WindowId window) {
+  const std::lock_guard lock(mutex_);
+  const auto found = windows_.find(window.value);
+  if (found != windows_.end()) ++found->second.work_posted;
+}
+
+void SimMemory::window_work_done(WindowId window) {
+  const std::lock_guard lock(mutex_);
+  const auto found = windows_.find(window.value);
+  if (found != windows_.end()) --found->second.work_posted;
 }
 
 CompletionStatus SimMemory::bind(WindowId id, std::uint64_t key, EndpointId endpoint,
@@ -229,7 +254,8 @@ SimMemory::Place SimMemory::find(const Reader& reader, RemoteAddress from,
     length = window.target.length;
   } else {
     const auto found = keys_.find(from.key);
-    if (found == keys_.end() || found->second.group != reader.group) return {};
+    if (found == keys_.end()) return {};
+    if (exact_keys_ && found->second.group != reader.group) return {};
     const Key& key = found->second;
     if (from.address < key.address) return {};
     registration = key.registration;

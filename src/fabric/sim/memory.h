@@ -23,7 +23,8 @@ class SimMemory {
  public:
   /// Keys and handles start at places drawn from `seed`, so that those of a restarted node or of
   /// another node open nothing by chance.
-  explicit SimMemory(std::uint64_t seed);
+  /// Without `exact_keys` a key opens its whole registration to anybody, as on verbs.
+  SimMemory(std::uint64_t seed, bool exact_keys);
 
   Result<MemoryHandle> add(std::span<std::byte> memory, MemoryKind& kind, MemoryUse use);
   /// Fails while a window is bound there, as ibv_dereg_mr does.
@@ -39,6 +40,10 @@ class SimMemory {
   [[nodiscard]] std::uint64_t next_window_key(WindowId window) const;
   /// The key for a bind that was just posted; each post takes one, in order.
   std::uint64_t take_window_key(WindowId window);
+  /// A bind or invalidate that names the window was posted; until as many were done, or flushed,
+  /// the window cannot be removed.
+  void window_work_posted(WindowId window);
+  void window_work_done(WindowId window);
   CompletionStatus bind(WindowId window, std::uint64_t key, EndpointId endpoint,
                         const LocalSegment& target);
   CompletionStatus invalidate(WindowId window, EndpointId endpoint);
@@ -84,6 +89,7 @@ class SimMemory {
   struct Window {
     std::uint8_t binds = 0;  // wraps, as the 8 key bits of a device do: retire after 255
     bool bound = false;
+    std::uint32_t work_posted = 0;
     std::uint64_t key = 0;
     EndpointId endpoint;
     LocalSegment target;
@@ -99,6 +105,7 @@ class SimMemory {
   void unbind(Window& window);
   std::uint64_t window_key(WindowId id, std::uint8_t binds) const;
 
+  const bool exact_keys_;
   mutable std::mutex mutex_;
   Random random_;
   std::uint64_t next_handle_;

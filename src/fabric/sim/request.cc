@@ -116,13 +116,21 @@ void SimFabric::window_done(EndpointId id, std::uint64_t ticket) {
   SimEndpoint* endpoint = find(id);
   if (endpoint == nullptr || endpoint->state != SimState::ready) return;
   endpoint->window_busy = false;
-  const SimRequest& request = *endpoint->request(ticket);
+  SimRequest& request = *endpoint->request(ticket);
+  release_window(request);
   const CompletionStatus status =
       request.op == Opcode::bind
           ? memory_.bind(request.window, request.window_key, id, request.bind_target)
           : memory_.invalidate(request.window, id);
   finish(*endpoint, ticket, status);
   pump(id);
+}
+
+/// The request will not touch its window any more: done, or its endpoint is in ERR.
+void SimFabric::release_window(SimRequest& request) {
+  if (!request.names_window) return;
+  request.names_window = false;
+  memory_.window_work_done(request.window);
 }
 
 /// The peer answered a send, or refused a READ.
