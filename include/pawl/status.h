@@ -95,8 +95,8 @@ class [[nodiscard]] Status {
   [[nodiscard]] Status with_ran(Ran ran) &&;
 
   /// True if the code says that another try may succeed and running the method again does no
-  /// harm: the handler did not run, or the method is `idempotent`.
-  [[nodiscard]] bool retryable(bool idempotent = false) const noexcept;
+  /// harm: the handler did not run, or the method is idempotent.
+  [[nodiscard]] bool retryable(bool method_is_idempotent = false) const noexcept;
 
   /// "deadline (ran: unknown): no answer within 50 ms from 10.0.0.1:7000".
   [[nodiscard]] std::string to_string() const;

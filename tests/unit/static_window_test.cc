@@ -135,7 +135,7 @@ TEST(StaticWindow, PeersTakeTurnsHoweverManyTransfersTheyHave) {
 
 TEST(StaticWindow, ExpressGoesFirstEvenFromTheSamePeer) {
   StaticWindow window(small_options());
-  ASSERT_TRUE(window.submit(transfer(1, 1, 1024 * kKiB, Priority::bulk), kNow));
+  ASSERT_TRUE(window.submit(transfer(1, 1, 1024 * kKiB, Priority::background), kNow));
   ASSERT_TRUE(window.submit(transfer(2, 1, 4 * kKiB, Priority::interactive), kNow));
   ASSERT_TRUE(window.submit(transfer(3, 1, 4 * kKiB, Priority::express), kNow));
   ASSERT_TRUE(window.submit(transfer(4, 2, 4 * kKiB, Priority::express), kNow));

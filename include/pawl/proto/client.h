@@ -49,7 +49,7 @@ class TypedCall final
     auto* self = static_cast<TypedCall*>(context);
     Result<To> result =
         answer.ok() ? decode_answer<C, Reply>(self->method_, *answer) : Result<To>(answer.status());
-    self->complete(std::move(answer).template with(std::move(result)));
+    self->complete(std::move(answer).with(std::move(result)));
   }
 
   const Method& method_;
