@@ -69,7 +69,6 @@ struct Core {
   TimePoint now;  ///< of this turn
   std::uint64_t turn = 0;
   std::uint64_t work_done = 0;        ///< system calls that moved bytes or found something
-  std::uint64_t work_done = 0;        ///< turns of endpoints that had something to do
   std::deque<Event> events;           ///< not yet taken
   std::vector<EndpointId> active;     ///< have something to do in the next turn
   std::deque<EndpointId> completing;  ///< have completions or their last event to give
