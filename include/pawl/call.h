@@ -96,7 +96,7 @@ class [[nodiscard]] Outcome {
 
   /// After a failed download into buffers of the caller's: gives them back, empty, once no READ
   /// can write into them any more. Completes at once when they are in hand already. Dropping it
-  /// lets them go to their pool instead.
+  /// lets them go to their pool instead. Empty, not to be awaited, after any other call.
   [[nodiscard]] Whereabouts whereabouts() const { return whereabouts_; }
   [[nodiscard]] Operation<std::vector<Buffer>>& buffers_back() { return buffers_back_; }
   void set_buffers_back(Whereabouts where, Operation<std::vector<Buffer>> back) {
@@ -186,7 +186,8 @@ class Call {
   [[nodiscard]] Duration remaining() const;
 
   /// Options for calls made on behalf of this one: what is left of the deadline, priority, tenant
-  /// and trace.
+  /// and trace. They end when this call does: for the error of a dead next node to reach this
+  /// caller, take some time off the deadline, or set wait_for_connection to false.
   [[nodiscard]] CallOptions inherit() const;
 
   /// Value of a metadata key; empty if absent. Valid as long as the Call.

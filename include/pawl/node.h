@@ -102,8 +102,9 @@ class Node {
 
   [[nodiscard]] Status status() const;
 
-  /// Serves at `address` ("host:port", "[::1]:port", "unix:/path"; port 0 = any). The default
-  /// host is loopback. The services must outlive the node, or the end of Server::drain.
+  /// Serves at `address` ("host:port", "[::1]:port", "unix:/path"; port 0 = any). There is no
+  /// default host: 127.0.0.1 is for this machine only. The services must outlive the node, or the
+  /// end of Server::drain.
   template <class... S>
   Result<Server> serve(std::string_view address, S&... services) {
     std::array<Service*, sizeof...(S)> list{&services...};

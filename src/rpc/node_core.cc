@@ -83,7 +83,10 @@ Status NodeCore::start_shard(std::size_t index, FabricSource& source) {
   shard.engine =
       std::make_unique<rpc::Engine>(context_, shard.poller, *std::move(fabric), index, seed);
   const Poller::Scope scope(shard.poller);
-  if (Status started = shard.engine->start(); !started.ok()) return started;
+  if (Status started = shard.engine->start(); !started.ok()) {
+    shard.engine.reset();
+    return started;
+  }
   shard.poller.add(*shard.engine);
   return {};
 }
