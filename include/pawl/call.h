@@ -96,9 +96,12 @@ class [[nodiscard]] Outcome {
 
   /// After a failed download into buffers of the caller's: gives them back, empty, once no READ
   /// can write into them any more. Completes at once when they are in hand already. Dropping it
-  /// lets them go to their pool instead. Empty, not to be awaited, after any other call.
+  /// lets them go to their pool instead. After any other call it gives nothing, at once.
   [[nodiscard]] Whereabouts whereabouts() const { return whereabouts_; }
-  [[nodiscard]] Operation<std::vector<Buffer>>& buffers_back() { return buffers_back_; }
+  [[nodiscard]] Operation<std::vector<Buffer>>& buffers_back() {
+    if (!buffers_back_) buffers_back_ = Operation<std::vector<Buffer>>::ready({});
+    return buffers_back_;
+  }
   void set_buffers_back(Whereabouts where, Operation<std::vector<Buffer>> back) {
     whereabouts_ = where;
     buffers_back_ = std::move(back);
