@@ -68,9 +68,12 @@ void Endpoint::fail(Status why) {
 
 void Endpoint::fail_with_words(Status why, std::span<const std::byte> words) {
   if (state_ != State::ready) return;
-  // The rest of the frame that the socket has begun, so that the peer can tell where these start.
-  words_ = rest_of_current();
+  // Behind the greeting, if that is still on its way, and the rest of the frame that the socket has
+  // begun: so the peer can tell where these start.
+  words_.erase(words_.begin(), words_.begin() + static_cast<std::ptrdiff_t>(words_sent_));
   words_sent_ = 0;
+  const std::vector<std::byte> rest = rest_of_current();
+  words_.insert(words_.end(), rest.begin(), rest.end());
   if (received_ != acknowledged_) {
     std::array<std::byte, kFrameBytes> frame;
     encode_frame({.type = FrameType::ack, .value = received_}, frame);

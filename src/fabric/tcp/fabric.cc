@@ -280,7 +280,7 @@ bool TcpFabric::arm() {
   // What waits for a socket is in epoll's hands, whose descriptor is readable as soon as one of
   // them has something. What waits for a turn is in these lists.
   return core_.active.empty() && core_.completing.empty() && core_.events.empty() &&
-         ready_listeners_.empty();
+         ready_listeners_.empty() && core_.next_deadline > core_.now;
 }
 
 Fabric::Resources TcpFabric::resources() const {

@@ -53,7 +53,6 @@ class TcpFabric final : public Fabric {
   std::size_t post(EndpointId endpoint, std::span<const WorkRequest> chain, Status& why) override;
   std::size_t poll(TimePoint now, std::span<Completion> out) override;
   [[nodiscard]] std::uint64_t work_done() const override { return core_.work_done; }
-  [[nodiscard]] std::uint64_t work_done() const override { return core_.work_done; }
   bool poll_event(Event& out) override;
   [[nodiscard]] TimePoint next_event_time() const override;
   bool arm() override;

@@ -4,8 +4,9 @@
 #include <sys/random.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <string>
+
+#include "base/check.h"
 
 namespace pawl::fabric::tcp {
 namespace {
@@ -67,10 +68,8 @@ std::uint64_t MemoryTable::random_key() {
       const ssize_t n = getrandom(random_.data(), sizeof random_, 0);
       // Up to 256 bytes the call is never cut short, and fails only before the system has entropy
       // or where the call does not exist: keys that can be guessed are no way out.
-      if (n != static_cast<ssize_t>(sizeof random_)) {
-        if (n < 0 && errno == EINTR) continue;
-        std::abort();
-      }
+      if (n < 0 && errno == EINTR) continue;
+      PAWL_CHECK(n == static_cast<ssize_t>(sizeof random_), "the system gives no random numbers");
       random_left_ = random_.size();
     }
     const std::uint64_t key = random_[--random_left_];
