@@ -54,7 +54,7 @@ class PollSource {
 
   /// Called before the poller sleeps. True: nothing is pending, and the next event will make fd()
   /// readable. False: something raced in (or may have); poll again instead of sleeping. May be
-  /// called again without a poll in between.
+  /// called again without a poll in between. Must not add or remove sources.
   virtual bool arm() { return true; }
 
   /// Readable when there may be events; -1 if there is none (then the poller sees events of this

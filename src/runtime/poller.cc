@@ -30,6 +30,7 @@ const Clock& clock_of(const PollerOptions& options) {
 Poller::Ready::Ready() noexcept : Work(nullptr, "ready") { next_ = previous_ = this; }
 
 Poller::Scope::Scope(Poller& poller) noexcept : before_(detail::this_thread) {
+  if (before_.poller == &poller) return;  // a task that runs on it still does
   detail::this_thread.poller = &poller;
   detail::this_thread.running = nullptr;
 }

@@ -173,6 +173,55 @@ TEST(TaskDeathTest, AnExceptionNobodyCanTakeEndsTheProcess) {
   EXPECT_DEATH(die(), "an exception left a Task.*lost");
 }
 
+/// What a call returns: a value and more, as RPC outcomes are.
+class Outcome {
+ public:
+  explicit Outcome(Noisy value) : value_(std::move(value)) {}
+  static Outcome from_status(Status status) {
+    Outcome outcome{Noisy()};
+    outcome.status_ = std::move(status);
+    return outcome;
+  }
+  [[nodiscard]] bool ok() const { return status_.ok(); }
+  [[nodiscard]] const Status& status() const { return status_; }
+  Noisy&& operator*() && { return std::move(value_); }
+
+ private:
+  Status status_;
+  Noisy value_;
+};
+
+TEST(Task, OkTakesAnyTypeThatSaysHowItWent) {
+  Rig rig;
+  auto call = [](bool fails) -> Task<Outcome> {
+    if (fails) co_await ok(failing());
+    co_return Outcome(Noisy());
+  };
+  auto parent = [](auto& make, bool fails) -> Task<Result<std::string>> {
+    Noisy value = co_await ok(make(fails));
+    co_return value.text;
+  };
+  EXPECT_FALSE(rig.run(parent(call, false))->empty());
+  EXPECT_EQ(rig.run(parent(call, true)).status().code(), Code::stale);
+  EXPECT_EQ(Noisy::alive, 0);
+}
+
+TEST(Task, OkTakesWhatIsThereAlready) {
+  Rig rig;
+  auto body = [](Result<int> result) -> Task<Result<int>> {
+    Noisy noisy;
+    co_await ok(Status());
+    const int n = co_await ok(std::move(result));
+    co_return n + 1;
+  };
+  auto parent = [](auto& make, Result<int> result) -> Task<Result<int>> {
+    co_return co_await ok(make(std::move(result)));
+  };
+  EXPECT_EQ(*rig.run(parent(body, 1)), 2);
+  EXPECT_EQ(rig.run(parent(body, Status(Code::stale, "x"))).status().code(), Code::stale);
+  EXPECT_EQ(Noisy::alive, 0);
+}
+
 // ---- Dropping
 
 TEST(Task, DropAtEverySuspensionPoint) {

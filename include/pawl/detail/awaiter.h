@@ -6,6 +6,7 @@
 #include <coroutine>
 #include <cstdint>
 
+#include "pawl/detail/check.h"
 #include "pawl/poller.h"
 
 namespace pawl::detail {
@@ -103,6 +104,7 @@ class AwaiterCore : private Work {
     poller_ = Poller::current();
     if constexpr (HasRoot<P>) {
       root_ = handle.promise().root();
+      require(poller_ != nullptr, "a Task was resumed on a thread that does not turn its poller");
       begin();
     } else if (poller_ == nullptr) {
       begin();
