@@ -130,6 +130,10 @@ Operation<Outcome<Pulled<Payload>>> Channel::call(const Method& method, Payload 
 
 Operation<Status> Channel::send(const Method& method, Payload request,
                                 const CallOptions& options) const {
+  if (!method.one_way) {
+    return Operation<Status>::ready(
+        {Code::invalid_argument, "send() goes with one-way methods only: use call()"});
+  }
   return make_operation<CallOperation<Status>>(core_, method, std::move(request), Lend(), Into(),
                                                options);
 }

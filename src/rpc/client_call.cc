@@ -4,6 +4,8 @@
 #include "rpc/client_call.h"
 
 #include <algorithm>
+#include <chrono>
+#include <string>
 #include <utility>
 
 #include "base/check.h"
@@ -232,7 +234,13 @@ void ClientCall::on_deadline(void* context) {
   if (self->request_went_out_) {
     self->connection_->send_cancel(self->id_, self->attempt_, Code::deadline);
   }
-  self->end(Status(Code::deadline, "no complete answer within the call's deadline", ran));
+  const auto budget =
+      std::chrono::duration_cast<std::chrono::milliseconds>(self->deadline_ - self->started_);
+  self->end(Status::with_detail(Code::deadline,
+                                "no complete answer from " + self->connection_->peer_address() +
+                                    " within " + std::to_string(budget.count()) +
+                                    " ms: give the call more time, or see why it takes so long",
+                                ran));
 }
 
 void ClientCall::connection_over(const Status& why) {

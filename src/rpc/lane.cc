@@ -90,8 +90,10 @@ void ConnectingLane::fail_waiting(const Status& why, bool all) {
 
 void ConnectingLane::explain_wait(ClientCall& call) {
   if (last_error_.ok()) {
-    return call.no_connection(
-        {Code::unavailable, "no connection to the peer within the call's deadline"});
+    return call.no_connection(Status::with_detail(
+        Code::unavailable, "no connection to " + target_ +
+                               " within the call's deadline: it is still being made; see that the "
+                               "node there runs (Node::run_background)"));
   }
   call.no_connection(
       Status::with_detail(Code::unavailable, "no connection to " + target_ +

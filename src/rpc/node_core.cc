@@ -58,6 +58,11 @@ NodeCore::NodeCore(const NodeOptions& options, Node& node)
       status_ = made.status();
     }
   }
+  if (!options.guard_automatic && is_baseline(options.guard) && !options.allow_baselines) {
+    status_ = {Code::invalid_argument,
+               "guards none, disconnect and deregister need NodeOptions::allow_baselines: they are "
+               "for demo, bench and tests"};
+  }
   PollerOptions poller;
   poller.clock = &context_.clock;
   poller.log = context_.log.get();

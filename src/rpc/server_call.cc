@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "base/check.h"
@@ -124,6 +125,11 @@ void ServerCall::on_handled(void* context, Result<Payload> result) {
   static_cast<ListNode<RunningTag>&>(*self).unlink();
   NodeStats& stats = self->connection_->engine().stats();
   ++(result.ok() ? stats.served_ok : stats.served_failed);
+  if (!result.ok() && result.status().code() == Code::handler_threw) {
+    self->connection_->engine().context().log->warning(
+        std::string("the handler of ") + self->method_name() +
+        " threw: " + std::string(result.status().what()));
+  }
   self->answer(std::move(result));
 }
 
