@@ -71,8 +71,7 @@ NodeCore::NodeCore(const NodeOptions& options, Node& node)
   const std::uint32_t count = std::max(options.pollers, 1u);
   for (std::uint32_t i = 0; i < count; ++i) shards_.push_back(std::make_unique<Shard>(poller));
   for (std::size_t i = 0; i < count && status_.ok(); ++i) status_ = start_shard(i, *source);
-  tickets_ = std::make_unique<rpc::TicketTable>(shards_[0]->poller, context_.incarnation,
-                                                context_.incarnation ^ 0x71c);
+  tickets_ = std::make_unique<rpc::TicketTable>(context_.incarnation, context_.incarnation ^ 0x71c);
   ticket_service_ = std::make_unique<rpc::TicketService>(*tickets_);
   if (!status_.ok()) context_.log->error("the node cannot work: " + status_.to_string());
 }

@@ -15,7 +15,6 @@
 #include "pawl/result.h"
 #include "pawl/service.h"
 #include "pawl/time.h"
-#include "pawl/timer.h"
 
 namespace pawl::rpc {
 
@@ -34,8 +33,8 @@ Result<TicketFields> decode_ticket(std::string_view bytes);
 /// What a node's tickets name, until their deadline. Any thread.
 class TicketTable {
  public:
-  TicketTable(Poller& poller, std::uint64_t incarnation, std::uint64_t seed)
-      : poller_(poller), incarnation_(incarnation), random_(seed) {}
+  TicketTable(std::uint64_t incarnation, std::uint64_t seed)
+      : incarnation_(incarnation), random_(seed) {}
 
   Result<Ticket> issue(std::vector<Block> blocks, std::string_view address, TimePoint deadline);
   void end(const TicketFields& ticket);
@@ -52,7 +51,6 @@ class TicketTable {
     TimePoint deadline;
   };
 
-  Poller& poller_;
   const std::uint64_t incarnation_;
   std::mutex mutex_;
   Random random_;

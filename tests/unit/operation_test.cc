@@ -53,9 +53,6 @@ struct Receiver {
             },
             this};
   }
-  void await() {
-    while (calls == 0) calls.wait(0);
-  }
 };
 
 TEST(Operation, TheFirstCompletionWins) {
