@@ -61,16 +61,16 @@ bool Node::turn(TimePoint now) {
   return any;
 }
 
-const Event* Node::event(EventKind kind, EndpointId endpoint) const {
-  for (const Event& event : events) {
-    if (event.kind == kind && (!endpoint || event.endpoint == endpoint)) return &event;
+const Event* Node::event(EventKind wanted, EndpointId endpoint) const {
+  for (const Event& each : events) {
+    if (each.kind == wanted && (!endpoint || each.endpoint == endpoint)) return &each;
   }
   return nullptr;
 }
 
-std::size_t Node::count(EventKind kind) const {
+std::size_t Node::count(EventKind wanted) const {
   return static_cast<std::size_t>(std::count_if(
-      events.begin(), events.end(), [kind](const Event& event) { return event.kind == kind; }));
+      events.begin(), events.end(), [wanted](const Event& each) { return each.kind == wanted; }));
 }
 
 std::string Node::status(std::uint64_t id) const {
