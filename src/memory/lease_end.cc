@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memory/lease.h"
 
+#if defined(__GNUC__) && !defined(__clang__) && defined(__SANITIZE_THREAD__)
+// The thread sanitizer does not model fences. Nothing that it sees depends on this one: it orders
+// the change before stores that a device or the kernel reads.
+#pragma GCC diagnostic ignored "-Wtsan"
+#endif
+
 namespace pawl::memory {
 
 // Why verify is sound (docs/guarantees.md): every fetch of the data (D) comes before the check (F);
