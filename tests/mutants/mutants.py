@@ -16,6 +16,9 @@ import tempfile
 SIM = ["test_sim", "--gtest_filter=StormTest.*:BulkTest.*:StackTest.*"]
 UNIT = ["test_unit", "--gtest_filter=*emory*:*ease*:*ool*:*anding*:*egion*"]
 
+SIM_FABRIC = ["test_sim", "--gtest_filter=SimNetwork.*:Faulty.*"]
+FABRIC = ["test_conformance", "--gtest_filter=*/sim:*/rough_sim:*/faulty_sim"]
+
 # name, file, what stands there, what is put in its place, the programs that must catch it
 MUTANTS = [
     ("no-confirm", "src/guard/policy.h",
@@ -50,6 +53,32 @@ MUTANTS = [
     ("ran-always-no", "src/rpc/client_call.cc",
      "const Ran ran = self->request_went_out_ ? Ran::unknown : Ran::no;",
      "const Ran ran = Ran::no;", [SIM]),
+    # The promises of the fabric, broken in the simulated one: does the suite see it?
+    ("fabric-key-bounds", "src/fabric/sim/memory.cc",
+     "if (offset > length || bytes > length - offset) return {};", "", [FABRIC]),
+    ("fabric-key-of-another-group", "src/fabric/sim/memory.cc",
+     "if (exact_keys_ && found->second.group != reader.group) return {};", "", [FABRIC]),
+    ("fabric-window-of-another-endpoint", "src/fabric/sim/memory.cc",
+     " || window.endpoint != reader.endpoint) return {};", ") return {};", [FABRIC]),
+    ("fabric-old-window-key", "src/fabric/sim/memory.cc",
+     "!window.bound || window.key != from.key ||", "!window.bound ||", [FABRIC]),
+    ("fabric-success-before-connected", "src/fabric/sim/serve.cc",
+     "endpoint->state == SimState::ready && endpoint->connected_taken &&",
+     "endpoint->state == SimState::ready &&", [FABRIC]),
+    ("fabric-closed-before-completions", "src/fabric/sim/fabric.cc",
+     "after_completions ? completions_pushed_ : 0", "after_completions ? 0 : 0", [FABRIC]),
+    ("fabric-unsignalled-alone", "src/fabric/sim/fabric.cc",
+     "endpoint.signals.add(work.signalled);", "endpoint.signals.add(true);", [FABRIC]),
+    ("fabric-message-cut", "src/fabric/sim/serve.cc",
+     "inbound.message.size() <= receive.bytes &&", "inbound.message.size() > 0 &&", [FABRIC]),
+    ("fabric-window-freed-under-work", "src/fabric/sim/memory.cc",
+     "found->second.work_posted > 0", "false", [SIM_FABRIC]),
+    ("fabric-read-completes-before-its-bytes", "src/fabric/sim/serve.cc",
+     "if (last) f.read_complete(", "if (offset == 0) f.read_complete(", [FABRIC]),
+    ("faulty-held-reads-not-flushed", "src/fabric/faulty/faulty_fabric.cc",
+     "  flush_held(endpoint);\n", "", [SIM_FABRIC]),
+    ("faulty-messages-overtake", "src/fabric/faulty/held_work.cc",
+     "if (behind) due = std::max(due, endpoint.receive_order);", "", [FABRIC]),
 ]
 
 
@@ -90,10 +119,10 @@ def main():
                 os.makedirs(os.path.dirname(os.path.join(tree, name)), exist_ok=True)
                 shutil.copy2(os.path.join(root, name), os.path.join(tree, name))
         run(["git", "init", "-q"], tree)
-        if run(["cmake", "--preset", "debug"], tree) != 0 or build(tree, [SIM, UNIT]) != 0:
+        if run(["cmake", "--preset", "debug"], tree) != 0 or build(tree, [SIM, UNIT, FABRIC]) != 0:
             print("mutants: the unchanged tree does not build")
             return 1
-        if caught_by(tree, [SIM, UNIT]):
+        if caught_by(tree, [SIM, UNIT, SIM_FABRIC, FABRIC]):
             print("mutants: the tests fail on the unchanged tree")
             return 1
         holes = 0

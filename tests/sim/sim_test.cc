@@ -252,6 +252,25 @@ TEST(SimNetwork, AWindowKeyComesBackAfter256Binds) {
   window.free();
 }
 
+TEST(SimNetwork, AWindowIsNotFreedUnderABindThatMayStillBeExecuted) {
+  Pair pair(3);
+  SimFabric& owner = pair.fabric(1);
+  const WindowId window = owner.allocate_window().value();
+  const std::uint64_t bind = pair.b().post(
+      pair.at_b,
+      {.op = Opcode::bind, .window = window, .bind_target = pair.lent->segment(0, 4096)});
+  EXPECT_EQ(owner.free_window(window).code(), Code::failed_precondition);
+  ASSERT_TRUE(pair.loop.run_until([&] { return pair.b().done(bind); }));
+  EXPECT_EQ(pair.b().status(bind), "success");
+  const std::uint64_t invalidate =
+      pair.b().post(pair.at_b, {.op = Opcode::invalidate, .window = window});
+  EXPECT_EQ(owner.free_window(window).code(), Code::failed_precondition);
+  owner.set_error(pair.at_b);
+  EXPECT_TRUE(owner.free_window(window).ok()) << "in ERR it will not be executed";
+  ASSERT_TRUE(pair.loop.run_until([&] { return pair.b().done(invalidate); }));
+  EXPECT_EQ(pair.b().status(invalidate), "flushed");
+}
+
 TEST(SimNetwork, ACrashIsNoticedByRetryExceededOnlyByThoseWhoWait) {
   Pair pair(3);
   const TimePoint crash_time = pair.network.now();

@@ -22,7 +22,7 @@ Result<EndpointId> FaultyFabric::connect(std::string_view address, const Endpoin
   Result<EndpointId> id = inner_.connect(address, options, hello, deadline);
   if (!id.ok()) return id;
   Endpoint& endpoint = endpoints_[*id];
-  endpoint.send_depth = std::min(options.send_depth, capabilities().send_depth_max);
+  endpoint.send_depth = std::clamp(options.send_depth, 1u, capabilities().send_depth_max);
   endpoint.deadline = deadline;
   endpoint.refused = random_.chance(plan_.refuse_connect);
   endpoint.lose = !endpoint.refused && random_.chance(plan_.lose_connected);
@@ -34,7 +34,7 @@ Status FaultyFabric::accept(EndpointId id, const EndpointOptions& options,
                             std::span<const std::byte> hello) {
   Status status = inner_.accept(id, options, hello);
   if (Endpoint* endpoint = find(id); endpoint != nullptr && status.ok()) {
-    endpoint->send_depth = std::min(options.send_depth, capabilities().send_depth_max);
+    endpoint->send_depth = std::clamp(options.send_depth, 1u, capabilities().send_depth_max);
   }
   return status;
 }

@@ -167,7 +167,9 @@ void FaultyFabric::execute_read(std::uint64_t number) {
   Status why;
   if (!give_to_device(work, why)) {
     ++counters_.reads_flushed_while_held;
+    const EndpointId id = work.endpoint;
     complete({.id = number, .status = CompletionStatus::flushed});
+    fail(id, endpoint, std::move(why));
     return;
   }
   ++counters_.reads_executed;
