@@ -79,7 +79,7 @@ class FaultyFabric final : public Fabric {
   std::uint64_t next_window_key(WindowId window) const override {
     return inner_.next_window_key(window);
   }
-  Status free_window(WindowId window) override { return inner_.free_window(window); }
+  Status free_window(WindowId window) override;
   std::size_t post(EndpointId endpoint, std::span<const WorkRequest> chain, Status& why) override;
   std::size_t poll(TimePoint now, std::span<Completion> out) override;
   std::uint64_t work_done() const override { return inner_.work_done(); }

@@ -214,6 +214,19 @@ void FaultyFabric::flush_held(Endpoint& endpoint) {
   }
 }
 
+Status FaultyFabric::free_window(WindowId window) {
+  for (const auto& [id, endpoint] : endpoints_) {
+    for (const std::uint64_t number : endpoint.queue) {
+      const WorkRequest& held = work_.at(number).request;
+      if ((held.op == Opcode::bind || held.op == Opcode::invalidate) && held.window == window) {
+        return Status(Code::failed_precondition,
+                      "a bind or invalidate that names this window is held");
+      }
+    }
+  }
+  return inner_.free_window(window);
+}
+
 // --- completions -----------------------------------------------------------------------------
 
 /// A completion of the device: handed out now, or held.
