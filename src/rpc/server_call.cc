@@ -142,7 +142,8 @@ void ServerCall::drop_handler() {
   unconfirmed_.clear();
   if (handler_) {
     handler_.reset();
-    release();  // on_handled will not come
+    // It may have ended just now, resumed by a pull above; else on_handled will not come.
+    if (!handler_done_in_begin_) release();
   }
 }
 
