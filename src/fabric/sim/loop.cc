@@ -63,8 +63,9 @@ bool SimLoop::run_until(const std::function<bool()>& done, TimePoint limit) {
       network_.run_until(next);
     } else if (network_.next_event_time() <= network_.now()) {
       network_.run_until(network_.now());
-    } else if (++rounds >= kRoundsPerInstantMax) {
-      return false;  // a participant's deadline is due and its turn does nothing about it
+    } else {
+      PAWL_CHECK(++rounds < kRoundsPerInstantMax,
+                 "sim: a deadline is due and the turns do nothing about it");
     }
   }
 }
