@@ -86,6 +86,9 @@ T block(Operation<T> operation) {
   return std::move(*wait.value);
 }
 
+template <class T>
+void block(Task<T>) = delete;  // a Task needs a poller: node.block_on(task), or block_on
+
 /// Runs a Task or Operation (by value) on a poller that another thread turns, and waits for it. On
 /// a poller's thread Code::failed_precondition where the value can carry it; else the process ends.
 template <class A>

@@ -80,6 +80,7 @@ class Buffer {
 
   /// Gives up the right to write and makes the bytes lendable. No copy.
   [[nodiscard]] Block freeze() &&;
+  Block freeze() & = delete;  // it takes the buffer: std::move(buffer).freeze()
 
  private:
   friend class Block;
@@ -127,11 +128,13 @@ class Block {
   /// The writable Buffer back. failed_precondition if other Blocks or live leases still refer to
   /// the memory, if this is a slice from further in or part of a Region; then *this is unchanged.
   Result<Buffer> unique() &&;
+  Result<Buffer> unique() & = delete;  // it takes the block: std::move(block).unique()
 
   /// Cuts the readers off: ends every lease of this memory (each reader's check says stale) and
   /// drops this reference. Other Blocks keep the memory. Dropping a Block without retire lets the
   /// readers finish.
   void retire() &&;
+  void retire() & = delete;  // it takes the block: std::move(block).retire()
 
   /// Leases of this memory that are live now: a hint, it may change at once.
   [[nodiscard]] std::size_t live_leases() const noexcept;

@@ -25,7 +25,8 @@ struct ByteRange {
 
 inline constexpr std::size_t kSegmentsMax = 1024;  ///< of one transfer
 
-/// What an upload call lends to its callee: a list of Blocks, in order. Empty Blocks are dropped.
+/// What an upload call lends to its callee: a list of Blocks of its node's memory, in order. Empty
+/// Blocks are dropped.
 /// The leases begin when the call is sent and end with the call; the Blocks stay the caller's.
 class Lend {
  public:
@@ -46,6 +47,7 @@ requires(sizeof...(B) > 0) Lend lend(B&&... blocks) {
   (segments.emplace_back(std::forward<B>(blocks)), ...);
   return Lend(std::move(segments));
 }
+Lend lend(const Buffer&) = delete;  // only a Block can be lent: std::move(buffer).freeze()
 /// Any number, named first: lend(std::move(blocks)).
 template <std::same_as<std::vector<Block>> Blocks>
 Lend lend(Blocks blocks) {

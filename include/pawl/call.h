@@ -134,7 +134,8 @@ std::string Outcome<T>::to_string() const {
 }
 
 /// The value of a download: the reply and one entry per segment, either the checked bytes or the
-/// status that the handler gave for that segment (or `stale` if it alone was withdrawn).
+/// status that the handler gave for that segment (or `stale` if it alone was withdrawn). The call
+/// is ok also if no segment has bytes: only the loss of the whole lease fails it.
 template <class Reply>
 class Pulled {
  public:
@@ -233,7 +234,8 @@ class Upload {
   [[nodiscard]] std::uint64_t size() const;  ///< bytes of all segments
   [[nodiscard]] std::uint64_t segment_size(std::size_t i) const;
 
-  /// All segments, joined in order, as one Buffer (at most Pool::kBufferBytesMax).
+  /// All segments, joined in order, as one Buffer of this node's pool; more than
+  /// Pool::kBufferBytesMax is too_large: pull it in parts with `range`.
   Operation<Result<Buffer>> pull(Pool& pool, ByteRange range = {});
   /// One segment, or a part of it.
   Operation<Result<Buffer>> pull_segment(std::size_t i, Pool& pool, ByteRange range = {});

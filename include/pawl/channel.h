@@ -47,7 +47,9 @@ class Channel {
   explicit Channel(std::shared_ptr<detail::ChannelCore> core) : core_(std::move(core)) {}
 
   /// Untyped call. The request is taken over; `lend` or `into` as the method's direction says
-  /// (else invalid_argument). Lazy: starts when awaited, started or blocked on; dropping it
+  /// (else invalid_argument); an upload method without `lend`, or with empty Blocks only, lends
+  /// nothing: its handler sees no segment. Memory is that of the channel's node (else
+  /// failed_precondition). Lazy: starts when awaited, started or blocked on; dropping it
   /// cancels: the peer's data mover is told, lent bytes are taken back at once.
   Operation<Outcome<Payload>> call(const Method& method, Payload request,
                                    const CallOptions& options = {}) const;

@@ -29,6 +29,7 @@ class Work {
 
   void run() { fn_(this); }
   [[nodiscard]] const char* name() const noexcept { return name_; }
+  void set_name(const char* name) noexcept { name_ = name; }
   /// True while it waits in the ready queue of a poller (defer). The poller's thread.
   [[nodiscard]] bool deferred() const noexcept { return previous_ != nullptr; }
 
@@ -179,6 +180,7 @@ class Poller {
   void judge_wake(SourceEntry& entry, std::size_t done);
   void measure(const char* name);
   void end_turn(bool busy);
+  bool name_long_work(const char* name);
   void disarm();
   void sleep();
   void collect_events(int timeout_ms);
@@ -196,6 +198,7 @@ class Poller {
   bool sources_changed_ = false;
   Duration turn_longest_work_{0};
   const char* turn_longest_name_ = "";
+  std::vector<const char*> long_work_named_;  // at most kLongWorkNamedMax
   Ready ready_;
   std::vector<std::unique_ptr<SourceEntry>> sources_;  // in order of registration
   std::vector<Timer*> timers_;                         // 4-ary heap by (deadline, order of arming)

@@ -81,7 +81,8 @@ class Pool {
 
   /// A buffer of `bytes` bytes (size() == bytes, capacity the class) if one is free now, perhaps
   /// because an old lease was ended for it. too_large above kBufferBytesMax or what may be lent,
-  /// invalid_argument for 0, resource_exhausted otherwise, also if others wait.
+  /// invalid_argument for 0, resource_exhausted otherwise: also if others wait, and while the pool
+  /// has yet to grow (a new pool is empty, see bytes_at_start; `acquire` waits for growth).
   Result<Buffer> try_acquire(std::size_t bytes);
 
   /// Waits for one, first come first served, at most until `deadline` from now (code deadline).

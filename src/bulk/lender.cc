@@ -7,16 +7,16 @@
 #include "guard/policy.h"
 #include "memory/buffer_access.h"
 #include "memory/lease_table.h"
+#include "memory/pool_core.h"
 
 namespace pawl::bulk {
 
-Lender::Lender(Poller& poller, fabric::Fabric& fabric, std::size_t device,
-               memory::LeaseTable& table, NodeStats& stats, std::size_t leases_max,
-               std::uint32_t first_generation)
+Lender::Lender(Poller& poller, fabric::Fabric& fabric, std::size_t device, detail::PoolCore& pool,
+               NodeStats& stats, std::size_t leases_max, std::uint32_t first_generation)
     : poller_(poller),
       fabric_(fabric),
       device_(device),
-      table_(table),
+      pool_(pool),
       stats_(stats),
       entries_(leases_max, first_generation) {}
 
@@ -31,6 +31,10 @@ Result<LeaseDescriptor> Lender::lend(LendHost& host, LentList& list, LendOwner* 
   }
   for (std::size_t i = 0; i < segments.size(); ++i) {
     const detail::ExtentRef& extent = BufferAccess::reference(segments[i]);
+    if (!BufferAccess::of_pool(segments[i], pool_)) {
+      return Status(Code::failed_precondition,
+                    "a lent block is of another node's pool: a node lends its own memory");
+    }
     const MemoryHandle handle = extent->handle(device_);
     if (!handle) {
       return Status(Code::failed_precondition,
@@ -50,7 +54,7 @@ Result<LeaseDescriptor> Lender::lend(LendHost& host, LentList& list, LendOwner* 
   }
   const bool settles_later = guard::policy_of(terms.guard).settles_later || terms.hold_until_ack;
   Result<LeaseHandle> lease =
-      table_.lend(segments, terms.guard, settles_later, nullptr, poller_.now());
+      pool_.leases().lend(segments, terms.guard, settles_later, nullptr, poller_.now());
   if (!lease.ok()) return lease.status();
   const SlotId id = *entries_.emplace(*this, host, list, owner, terms, *std::move(lease));
   Entry& entry = *entries_.find(id);

@@ -52,7 +52,7 @@ class LentList;
 /// one that names an ended lease, or another peer's, changes nothing. Poller thread.
 class Lender {
  public:
-  Lender(Poller& poller, fabric::Fabric& fabric, std::size_t device, memory::LeaseTable& table,
+  Lender(Poller& poller, fabric::Fabric& fabric, std::size_t device, detail::PoolCore& pool,
          NodeStats& stats, std::size_t leases_max, std::uint32_t first_generation);
   ~Lender();
 
@@ -103,7 +103,7 @@ class Lender {
   Poller& poller_;
   fabric::Fabric& fabric_;
   const std::size_t device_;
-  memory::LeaseTable& table_;
+  detail::PoolCore& pool_;
   NodeStats& stats_;
   SlotMap<Entry> entries_;
 };

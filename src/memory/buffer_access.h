@@ -17,6 +17,13 @@ struct BufferAccess {
   static Block block(detail::ExtentRef extent, std::byte* data, std::size_t size) {
     return Block(std::move(extent), data, size);
   }
+  /// True for memory of this pool and of regions made with it, and for empty handles.
+  static bool of_pool(const Block& block, const detail::PoolCore& pool) {
+    return !block.extent_ || &block.extent_->core() == &pool;
+  }
+  static bool of_pool(const Buffer& buffer, const detail::PoolCore& pool) {
+    return !buffer.extent_ || &buffer.extent_->core() == &pool;
+  }
   static const detail::ExtentRef& reference(const Block& block) { return block.extent_; }
   static const detail::ExtentRef& reference(const Buffer& buffer) { return buffer.extent_; }
   static detail::ExtentRef take(Buffer&& buffer) { return std::move(buffer.extent_); }
@@ -30,6 +37,9 @@ struct BufferAccess {
 };
 
 struct RegionAccess {
+  static bool of_pool(const Region& region, const detail::PoolCore& pool) {
+    return !region.extent_ || &region.extent_->core() == &pool;
+  }
   static const detail::ExtentRef& reference(const Region& region) { return region.extent_; }
   static Region region(detail::ExtentRef extent) { return Region(std::move(extent)); }
 };

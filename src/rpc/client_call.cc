@@ -34,25 +34,6 @@ ClientCall::ClientCall(const Method& method, Payload request, Lend lend, Into in
 
 ClientCall::~ClientCall() = default;
 
-// The user's mistakes, found before anything is sent.
-Status ClientCall::check_arguments() const {
-  const bool lends = !lend_.segments().empty();
-  const bool lands = !std::holds_alternative<Into::Nowhere>(into_.target());
-  if (lends && method_.bulk != BulkDirection::upload) {
-    return {Code::invalid_argument, "lend() goes with upload methods only"};
-  }
-  if (lands && method_.bulk != BulkDirection::download) {
-    return {Code::invalid_argument, "into() goes with download methods only"};
-  }
-  if (lend_.segments().size() > kSegmentsMax) {
-    return {Code::too_large, "more than 1024 blocks are lent in one call"};
-  }
-  if (metadata_.size() > kMetadataBytesMax) {
-    return {Code::too_large, "the metadata is longer than 8192 bytes"};
-  }
-  return {};
-}
-
 void ClientCall::start(std::shared_ptr<Lane> lane) {
   lane_ = std::move(lane);
   Engine& engine = lane_->engine();
@@ -60,7 +41,7 @@ void ClientCall::start(std::shared_ptr<Lane> lane) {
   started_ = engine.poller().now();
   ++engine.stats().calls_started;
   ++engine.stats().calls_live;
-  if (Status good = check_arguments(); !good.ok()) return end(good);
+  if (Status good = check_arguments(engine.context().pool.core()); !good.ok()) return end(good);
   // 0 is the channel's default; what `inherit` made negative or used up is over already.
   const Duration budget =
       options_.deadline.count() == 0 ? lane_->options().default_deadline : options_.deadline;

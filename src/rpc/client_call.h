@@ -95,7 +95,7 @@ class ClientCall : public OutFrame,
   enum class State : std::uint8_t { idle, waiting, queued, sent, landing, pulling, over };
   struct Landings;
 
-  Status check_arguments() const;
+  Status check_arguments(const detail::PoolCore& pool) const;
   static void on_deadline(void* call);
   void leave(CallResult& result);
   void take_back(bulk::LeaseEnd reason);

@@ -51,8 +51,9 @@ std::string describe_call(const Status& status, const CallInfo& info) {
     line += ' ';
     if (info.bulk) line.append(guard_name(info.guard)).append("/");
     line += fabric;
+    // Behind a failure the error's own sentence stands alone.
     const std::string_view reason = info.fabric_reason;
-    if (!reason.empty()) line.append(": ").append(reason);
+    if (status.ok() && !reason.empty()) line.append(": ").append(reason);
   }
   if (status.ok()) return line;
   if (!status.what().empty()) line.append(": ").append(status.what());

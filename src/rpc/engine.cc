@@ -66,8 +66,8 @@ Status Engine::start() {
   const MemoryHandle handle = BufferAccess::handle(*memory, device_);
   slots_ = std::make_unique<MessageSlots>(*std::move(memory), handle, slot_bytes);
   const auto generation = [this] { return static_cast<std::uint32_t>(random_.next()); };
-  lender_ = std::make_unique<bulk::Lender>(poller_, *fabric_, device_, pool.leases(), stats_,
-                                           kLeasesMax, generation());
+  lender_ = std::make_unique<bulk::Lender>(poller_, *fabric_, device_, pool, stats_, kLeasesMax,
+                                           generation());
   bulk::Puller::Options options;
   options.read_timeout = context_.options.read_timeout;
   options.first_generation = generation();

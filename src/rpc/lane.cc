@@ -95,11 +95,9 @@ void ConnectingLane::explain_wait(ClientCall& call) {
                                " within the call's deadline: it is still being made; see that the "
                                "node there runs (Node::run_background)"));
   }
-  call.no_connection(
-      Status::with_detail(Code::unavailable, "no connection to " + target_ +
-                                                 " within the call's deadline; the last "
-                                                 "attempt failed: " +
-                                                 std::string(last_error_.what())));
+  call.no_connection(Status::with_detail(
+      Code::unavailable,
+      "no connection within the call's deadline: " + std::string(last_error_.what())));
 }
 
 void ConnectingLane::connection_ready(Connection& connection) {

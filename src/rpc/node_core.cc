@@ -63,6 +63,9 @@ NodeCore::NodeCore(const NodeOptions& options, Node& node)
                "guards none, disconnect and deregister need NodeOptions::allow_baselines: they are "
                "for demo, bench and tests"};
   }
+  if (options.pollers == 0) {
+    status_ = {Code::invalid_argument, "NodeOptions::pollers is 0: a node needs at least one"};
+  }
   PollerOptions poller;
   poller.clock = &context_.clock;
   poller.log = context_.log.get();

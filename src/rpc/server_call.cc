@@ -89,6 +89,7 @@ ServerCall::~ServerCall() {
 
 void ServerCall::dispatch(const rpc::Registry::Entry& method) {
   method_ = method;
+  set_name(method.service->methods()[method.index].name);
   retain();  // the handler's
   deadline_timer_.arm(connection_->engine().poller(), deadline_, &ServerCall::on_deadline, this);
   connection_->engine().poller().defer(*this);

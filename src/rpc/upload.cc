@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "guard/policy.h"
+#include "memory/buffer_access.h"
 #include "memory/pool_core.h"
 #include "rpc/engine.h"
 #include "rpc/server_call.h"
@@ -58,11 +59,27 @@ Status PullBase::find_bytes(std::size_t first, std::size_t count, ByteRange rang
   return {};
 }
 
+// What every pull of bytes begins with.
+Status PullBase::check(std::size_t first, std::size_t count, ByteRange range) {
+  if (call_->cancelled()) return call_->over_status();
+  if (Status found = find_bytes(first, count, range); !found.ok()) return found;
+  if (bytes_ == 0) return {Code::invalid_argument, "the upload has no bytes to pull"};
+  return {};
+}
+
 void PullBase::pull_from_pool(Pool& pool, std::size_t first, std::size_t count, ByteRange range) {
   call_->pulls().push_back(*this);
-  if (call_->cancelled()) return over(call_->over_status());
-  if (Status found = find_bytes(first, count, range); !found.ok()) return over(found);
-  if (bytes_ == 0) return over(Status(Code::invalid_argument, "the upload has no bytes to pull"));
+  if (Status good = check(first, count, range); !good.ok()) return over(good);
+  if (&pool.core() != &call_->connection().engine().context().pool.core()) {
+    return over(Status(Code::failed_precondition,
+                       "pull() was given another node's pool: a call's memory is that of its node, "
+                       "Call::pool"));
+  }
+  if (bytes_ > Pool::kBufferBytesMax) {
+    return over(Status(Code::too_large,
+                       "the upload is larger than a pool buffer (64 MiB): pull it in parts, each "
+                       "with a ByteRange, or into a region"));
+  }
   const std::array<std::size_t, 1> sizes{static_cast<std::size_t>(bytes_)};
   acquiring_ = pawl::start(pool.core().acquire_landing(sizes, call_->deadline()),
                            Callback<Result<std::vector<Buffer>>>{&PullBase::on_buffers, this});
@@ -79,9 +96,11 @@ void PullBase::on_buffers(void* context, Result<std::vector<Buffer>> buffers) {
 
 void PullBase::pull_into_region(const Region& region, std::size_t offset, ByteRange range) {
   call_->pulls().push_back(*this);
-  if (call_->cancelled()) return over(call_->over_status());
-  if (Status found = find_bytes(0, call_->upload().size(), range); !found.ok()) return over(found);
-  if (bytes_ == 0) return over(Status(Code::invalid_argument, "the upload has no bytes to pull"));
+  if (Status good = check(0, call_->upload().size(), range); !good.ok()) return over(good);
+  if (!RegionAccess::of_pool(region, call_->connection().engine().context().pool.core())) {
+    return over(Status(Code::failed_precondition,
+                       "pull_into() was given a region of another node: make it with Call::pool"));
+  }
   Result<memory::Landing> landing = memory::Landing::into_region(region, offset, bytes_);
   if (!landing.ok()) return over(landing.status());
   land(*std::move(landing));

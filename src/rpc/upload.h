@@ -49,6 +49,7 @@ class PullBase : public ListNode<>, public bulk::PullListener {
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
 
  private:
+  Status check(std::size_t first, std::size_t count, ByteRange range);
   Status find_bytes(std::size_t first, std::size_t count, ByteRange range);
   void land(memory::Landing landing);
   void copy_inline(memory::Landing& landing);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 
 #include "base/check.h"
 #include "pawl/log.h"
@@ -16,6 +17,8 @@ constinit thread_local ThreadContext this_thread;
 }  // namespace detail
 
 namespace {
+
+constexpr std::size_t kLongWorkNamedMax = 64;
 
 // What Poller::inbox_ holds while the poller sleeps. Never run.
 constinit Work asleep(nullptr, "asleep");
@@ -164,11 +167,23 @@ void Poller::end_turn(bool busy) {
     stats_.longest_work = turn_longest_work_;
     stats_.longest_work_name = turn_longest_name_;
   }
-  if (options_.log == nullptr) return;
+  if (options_.log == nullptr || !name_long_work(turn_longest_name_)) return;
   const auto ms = [](Duration d) { return std::to_string(d.count() / 1'000'000) + " ms"; };
   options_.log->warning("a poller's turn took " + ms(took) + ", of which " +
                         ms(turn_longest_work_) + " in " + turn_longest_name_ +
-                        ": peers wait meanwhile; move long work to Workers");
+                        " (told once for each): peers wait meanwhile; a handler or callback of the "
+                        "program's own that computes or blocks belongs on Workers");
+}
+
+/// True the first time that a work of this name made a turn long.
+bool Poller::name_long_work(const char* name) {
+  if (long_work_named_.size() == kLongWorkNamedMax ||
+      std::any_of(long_work_named_.begin(), long_work_named_.end(),
+                  [name](const char* named) { return std::string_view(named) == name; })) {
+    return false;
+  }
+  long_work_named_.push_back(name);
+  return true;
 }
 
 // ---- Inbox and ready queue

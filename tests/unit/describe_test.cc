@@ -31,7 +31,7 @@ TEST(DescribeCall, FailureEndsWithTheSentenceAndWhetherTheHandlerRan) {
   info.read = info.confirm = Duration(0);
   const Status status(Code::deadline, "no answer within 50 ms", Ran::unknown);
   EXPECT_EQ(
-      "deadline 50123 us (queue 3, wire 60) verify/tcp: no RDMA device: no answer within 50 ms "
+      "deadline 50123 us (queue 3, wire 60) verify/tcp: no answer within 50 ms "
       "(ran: unknown)",
       describe_call(status, info));
 }

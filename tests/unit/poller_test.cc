@@ -196,6 +196,10 @@ TEST(Poller, ALongTurnIsCountedAndNamed) {
   ASSERT_EQ(lines.lines.size(), 1U);
   EXPECT_NE(lines.lines[0].find("8 ms, of which 7 ms in demo.Blocks/get"), std::string::npos)
       << lines.lines[0];
+  poller.defer(slow);
+  poller.run_once();
+  EXPECT_EQ(poller.stats().long_turns, 2U);
+  EXPECT_EQ(lines.lines.size(), 1U) << "each is told once";
 }
 
 // ---- Threads and sleep

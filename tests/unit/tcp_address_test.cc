@@ -57,6 +57,7 @@ TEST(TcpAddress, NonsenseIsRefusedByASentenceThatShowsIt) {
                                   std::string(254, 'a') + ":1",
                                   std::string("ho st:1"),
                                   std::string("http://host:80/"),
+                                  std::string("tcp://host:80"),
                                   std::string("h\0st:1", 6)}) {
     const Result<Target> target = parse_target(text);
     ASSERT_FALSE(target.ok()) << text;

@@ -122,6 +122,9 @@ bool name_character(char c) {
 Result<Target> parse_target(std::string_view text) {
   if (text.starts_with("unix:")) return parse_unix(text, text.substr(5));
   if (text.starts_with('[')) return parse_bracketed(text);
+  if (text.find("://") != std::string_view::npos) {
+    return bad(text, "an address has no scheme with '://'");
+  }
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) return bad(text, "the port is missing");
   const std::string_view host = text.substr(0, colon);

@@ -17,6 +17,13 @@ Result<EndpointId> TcpFabric::connect(std::string_view address, const EndpointOp
   }
   Result<Target> target = parse_target(address);
   if (!target.ok()) return target.status();
+  if (target->port == 0 &&
+      (target->addresses.empty() || target->addresses.front().family() != AF_UNIX)) {
+    return Status::with_detail(Code::invalid_argument,
+                               "address '" + std::string(address) +
+                                   "': nothing listens at port 0; connect to the port that the "
+                                   "server was given, Server::address");
+  }
   const EndpointId id = add_endpoint();
   Endpoint& endpoint = *find(id);
   endpoint.set_options(options);
@@ -73,7 +80,9 @@ void TcpFabric::give_up(Endpoint& endpoint, const char* why) {
 
 void TcpFabric::address_failed(Endpoint& endpoint, const SocketAddress& address,
                                const std::string& why) {
-  endpoint.attempt->last_error = format_address(address) + ": " + why;
+  ConnectAttempt& attempt = *endpoint.attempt;
+  const std::string text = format_address(address);
+  attempt.last_error = text == attempt.text ? why : text + ": " + why;
 }
 
 void TcpFabric::attempt_timed_out(Endpoint& endpoint) {
