@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 namespace pawl {
 
@@ -22,11 +23,17 @@ std::uint64_t Histogram::upper_edge(std::size_t bucket) noexcept {
   return lower + ((std::uint64_t{1} << shift) - 1);
 }
 
+// Sums stay at the largest value instead of overflowing.
+void Histogram::add_to_sum(std::int64_t ns) noexcept {
+  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+  sum_ns_ = ns > kMax - sum_ns_ ? kMax : sum_ns_ + ns;
+}
+
 void Histogram::add(Duration value) noexcept {
   const std::int64_t ns = std::max<std::int64_t>(value.count(), 0);
   ++buckets_[bucket_of(static_cast<std::uint64_t>(ns))];
   ++count_;
-  sum_ns_ += ns;
+  add_to_sum(ns);
   min_ns_ = std::min(min_ns_, ns);
   max_ns_ = std::max(max_ns_, ns);
 }
@@ -34,7 +41,7 @@ void Histogram::add(Duration value) noexcept {
 void Histogram::merge(const Histogram& other) noexcept {
   for (std::size_t i = 0; i < kBuckets; ++i) buckets_[i] += other.buckets_[i];
   count_ += other.count_;
-  sum_ns_ += other.sum_ns_;
+  add_to_sum(other.sum_ns_);
   min_ns_ = std::min(min_ns_, other.min_ns_);
   max_ns_ = std::max(max_ns_, other.max_ns_);
 }

@@ -37,6 +37,7 @@ class Histogram {
 
   static std::size_t bucket_of(std::uint64_t ns) noexcept;
   static std::uint64_t upper_edge(std::size_t bucket) noexcept;
+  void add_to_sum(std::int64_t ns) noexcept;
 
   std::array<std::uint64_t, kBuckets> buckets_{};
   std::uint64_t count_ = 0;
