@@ -278,7 +278,14 @@ std::uint64_t first_seed() {
   const char* seed = std::getenv("PAWL_TEST_SEED");
   return seed != nullptr ? std::strtoull(seed, nullptr, 10) : 1;
 }
-std::uint64_t seeds() { return std::getenv("PAWL_TEST_SOAK") != nullptr ? 100'000 : 150; }
+#ifdef __SANITIZE_THREAD__
+constexpr std::uint64_t kSeeds = 15;  // a second each, and one thread has no races
+constexpr std::uint64_t kSoakSeeds = 1'000;
+#else
+constexpr std::uint64_t kSeeds = 150;
+constexpr std::uint64_t kSoakSeeds = 100'000;
+#endif
+std::uint64_t seeds() { return std::getenv("PAWL_TEST_SOAK") != nullptr ? kSoakSeeds : kSeeds; }
 
 void add(Tally& sum, const Tally& part) {
   sum.ended += part.ended;
