@@ -94,4 +94,45 @@ class World {
   std::unique_ptr<Impl> impl_;
 };
 
+struct StormOptions {
+  NodeOptions server{};
+  NodeOptions client{};
+  ChannelOptions channel{};
+  std::uint32_t clients = 2;
+  std::uint32_t restarts_max = 2;             ///< of the server
+  Duration limit = std::chrono::seconds(60);  ///< virtual time for all loads
+};
+
+/// A load of the user's own on a service of the user's own, while READs come late, messages stall,
+/// endpoints and connections fail, links are cut and the server crashes and comes back. All of it
+/// is drawn from the seed: the same seed is the same run. One thread.
+class Storm {
+ public:
+  /// One client's part of the load; its calls should have deadlines.
+  using Load = std::function<Task<void>(Node& client, Channel channel)>;
+
+  /// The server "server" serves `service` (which outlives the Storm) at "server:1"; the clients
+  /// are "client0", "client1", …
+  Storm(std::uint64_t seed, Service& service, StormOptions options = {});
+  ~Storm();
+  Storm(const Storm&) = delete;
+  Storm& operator=(const Storm&) = delete;
+
+  /// Called before the server crashes: the time to drop what a service keeps of its node (Blocks).
+  void before_crash(std::function<void()> forget);
+
+  /// Runs `load` on every client until all have ended, then ten seconds in fair weather. Errors:
+  /// deadline if a load did not end within `limit`; internal, by name, if something is still held
+  /// then that should have come back (calls, transfers, leases, landing or quarantined memory).
+  Status run(const Load& load);
+
+  [[nodiscard]] World& world();
+  [[nodiscard]] Node& server();  ///< the present one
+  [[nodiscard]] Node& client(std::size_t index);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
 }  // namespace pawl::testing
