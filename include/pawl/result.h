@@ -57,8 +57,8 @@ void Result<T>::checked() const {
 }
 
 template <class T>
-struct is_result : std::false_type {};
+struct IsResult : std::false_type {};
 template <class T>
-struct is_result<Result<T>> : std::true_type {};
+struct IsResult<Result<T>> : std::true_type {};
 
 }  // namespace pawl

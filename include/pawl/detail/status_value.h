@@ -14,13 +14,13 @@ namespace pawl::detail {
 /// Types that can say that something failed: Status, Result<X>, and types with a static
 /// `from_status(Status)`.
 template <class T>
-concept CarriesStatus = std::same_as<T, Status> || is_result<T>::value || requires(Status status) {
+concept CarriesStatus = std::same_as<T, Status> || IsResult<T>::value || requires(Status status) {
   { T::from_status(std::move(status)) } -> std::convertible_to<T>;
 };
 
 template <CarriesStatus T>
 T from_status(Status status) {
-  if constexpr (std::same_as<T, Status> || is_result<T>::value) {
+  if constexpr (std::same_as<T, Status> || IsResult<T>::value) {
     return T(std::move(status));
   } else {
     return T::from_status(std::move(status));
