@@ -54,9 +54,11 @@ Result<std::span<std::byte>> HostMemory::allocate(std::size_t bytes) {
     if (huge != MAP_FAILED) {
       base = static_cast<std::byte*>(huge);
       pages = &PageCounts::huge;
-    } else if ((base = map_aligned(bytes, kHugeBytes)) != nullptr &&
-               ::madvise(base, bytes, MADV_HUGEPAGE) == 0) {
-      pages = &PageCounts::transparent;
+    } else {
+      base = map_aligned(bytes, kHugeBytes);
+      if (base != nullptr && ::madvise(base, bytes, MADV_HUGEPAGE) == 0) {
+        pages = &PageCounts::transparent;
+      }
     }
   }
   if (base == nullptr) base = map_aligned(bytes, kPageBytes);

@@ -26,9 +26,10 @@ class Ref {
   }
   Ref(const Ref& other) noexcept : Ref(other.object_) {}
   Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
-  template <class U>
-  requires(std::is_convertible_v<U*, T*>) Ref(Ref<U> other)
-  noexcept : object_(other.detach()) {}  // NOLINT(google-explicit-constructor)
+  // clang-format off
+  template <class U> requires(std::is_convertible_v<U*, T*>)
+  Ref(Ref<U> other) noexcept : object_(other.detach()) {}  // NOLINT(google-explicit-constructor)
+  // clang-format on
   Ref& operator=(Ref other) noexcept {
     std::swap(object_, other.object_);
     return *this;

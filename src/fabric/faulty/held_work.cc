@@ -137,6 +137,7 @@ bool FaultyFabric::give_to_device(const Work& work, Status& why) {
 
 std::size_t FaultyFabric::release_reads(std::size_t count) {
   std::vector<std::uint64_t> oldest;
+  oldest.reserve(held_reads_.size());
   for (const TimedKey& key : held_reads_) oldest.push_back(key.second);
   std::sort(oldest.begin(), oldest.end());
   if (oldest.size() > count) oldest.resize(count);
@@ -294,6 +295,7 @@ void FaultyFabric::release_due_completions() {
 
 std::size_t FaultyFabric::release_completions(std::size_t count) {
   std::vector<std::pair<std::uint64_t, TimePoint>> oldest;
+  oldest.reserve(held_completions_.size());
   for (const auto& [key, completion] : held_completions_)
     oldest.emplace_back(key.second, key.first);
   std::sort(oldest.begin(), oldest.end());

@@ -20,11 +20,11 @@ namespace {
 
 template <class T>
 T* as(SocketAddress& address) {
-  return static_cast<T*>(static_cast<void*>(&address.storage));
+  return reinterpret_cast<T*>(&address.storage);
 }
 template <class T>
 const T* as(const SocketAddress& address) {
-  return static_cast<const T*>(static_cast<const void*>(&address.storage));
+  return reinterpret_cast<const T*>(&address.storage);
 }
 
 Status bad(std::string_view text, std::string_view why) {

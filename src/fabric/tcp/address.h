@@ -18,10 +18,8 @@ struct SocketAddress {
   socklen_t length = 0;
 
   [[nodiscard]] int family() const { return storage.ss_family; }
-  [[nodiscard]] const sockaddr* get() const {
-    return static_cast<const sockaddr*>(static_cast<const void*>(&storage));
-  }
-  [[nodiscard]] sockaddr* get() { return static_cast<sockaddr*>(static_cast<void*>(&storage)); }
+  [[nodiscard]] const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+  [[nodiscard]] sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
 };
 
 /// What a text names: addresses, or a host whose addresses must be looked up first.

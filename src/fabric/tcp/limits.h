@@ -29,22 +29,23 @@ inline constexpr std::uint32_t kPieceBytesMin = 4 * 1024;   ///< a peer may not 
 // --- one turn of the poller --------------------------------------------------------------------
 
 /// Bytes that one sendmsg of one endpoint gathers at most, messages aside.
-inline constexpr std::size_t kFlushBytesMax = 256 * 1024;
+inline constexpr std::size_t kFlushBytesMax = std::size_t{256} * 1024;
 inline constexpr std::size_t kFlushFramesMax = 32;
 inline constexpr std::size_t kFlushVectorsMax = 64;
-inline constexpr std::size_t kReceiveBytesPerEndpointTurn = 256 * 1024;
-inline constexpr std::size_t kReceiveBytesPerTurn = 2 * 1024 * 1024;
+inline constexpr std::size_t kReceiveBytesPerEndpointTurn = std::size_t{256} * 1024;
+inline constexpr std::size_t kReceiveBytesPerTurn = std::size_t{2} * 1024 * 1024;
 inline constexpr int kEpollEventsPerTurn = 64;
 inline constexpr int kAcceptsPerTurn = 16;
 
 // --- buffers that all endpoints of a fabric share ----------------------------------------------
 
-inline constexpr std::size_t kInputBytes = 64 * 1024;
-inline constexpr std::size_t kStagingBytes = 64 * 1024;  ///< memory that the CPU cannot read
+inline constexpr std::size_t kInputBytes = std::size_t{64} * 1024;
+inline constexpr std::size_t kStagingBytes =
+    std::size_t{64} * 1024;  ///< memory that the CPU cannot read
 /// What a receive takes beyond the landing memory: the trailer, the next header, small frames.
-inline constexpr std::size_t kLookaheadBytes = 4 * 1024;
+inline constexpr std::size_t kLookaheadBytes = std::size_t{4} * 1024;
 /// From this size on the rest of a body is received into its landing memory, not copied there.
-inline constexpr std::size_t kDirectBytesMin = 4 * 1024;
+inline constexpr std::size_t kDirectBytesMin = std::size_t{4} * 1024;
 
 // --- connections -------------------------------------------------------------------------------
 
@@ -68,6 +69,6 @@ inline constexpr std::size_t kAddressesMax = 16;       ///< tried of one name
 static_assert(kPieceBytesMin <= kPieceBytesMax && kPieceBytesMax <= kFlushBytesMax);
 static_assert(kStagingBytes >= kPieceBytesMax, "a piece of device memory is staged whole");
 static_assert(kDirectBytesMin <= kPieceBytesMax && kLookaheadBytes <= kInputBytes);
-static_assert(kFlushVectorsMax >= 2 * (kSegmentsMax + 2));
+static_assert(kFlushVectorsMax >= std::size_t{2} * (kSegmentsMax + 2));
 
 }  // namespace pawl::fabric::tcp

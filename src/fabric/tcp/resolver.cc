@@ -128,9 +128,9 @@ void Resolver::forget(std::uint64_t id) {
 }
 
 bool Resolver::take(Answer& out) {
-  const std::lock_guard lock(shared_->mutex);
   std::uint64_t count = 0;
   static_cast<void>(!::read(shared_->wake.get(), &count, sizeof count));
+  const std::lock_guard lock(shared_->mutex);
   if (shared_->answers.empty()) return false;
   out = std::move(shared_->answers.front());
   shared_->answers.pop_front();
