@@ -77,7 +77,7 @@ template <class A>
 auto with_deadline(A&& awaitable, Duration limit) {
   static_assert(!std::is_lvalue_reference_v<A>, "with_deadline consumes what it awaits: std::move");
   using T = detail::OperationValueT<A>;
-  return make_operation<detail::DeadlineState<T>>(detail::to_operation(std::move(awaitable)),
+  return make_operation<detail::DeadlineState<T>>(detail::to_operation(std::forward<A>(awaitable)),
                                                   limit);
 }
 

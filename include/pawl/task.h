@@ -92,7 +92,7 @@ template <class A>
 auto ok(A&& awaitable) {
   static_assert(!std::is_lvalue_reference_v<A>,
                 "ok() consumes what it awaits: write co_await ok(std::move(x))");
-  return detail::make_ok(std::move(awaitable));
+  return detail::make_ok(std::forward<A>(awaitable));
 }
 
 }  // namespace pawl

@@ -33,6 +33,7 @@ static_assert(LeaseTable::kLeasesMax < kIndexMask);
 
 LeaseTable::LeaseTable(detail::PoolCore& core, std::uint32_t leases_max, std::uint64_t seed)
     : core_(core), leases_max_(leases_max), random_(seed != 0 ? seed : random_u64()) {
+  PAWL_CHECK(leases_max_ > 0, "the pool checked its options");
   Result<std::span<std::byte>> words = host_.allocate(leases_max_ * sizeof(std::uint64_t));
   PAWL_CHECK(words.ok(),
              "the system refused the memory for the generation words of leases: lower "

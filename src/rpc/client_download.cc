@@ -29,6 +29,7 @@ class BuffersBack final : public OperationState<std::vector<Buffer>> {
   static void drained(void* context, std::vector<memory::Landing> landing) {
     const Ref<BuffersBack> self = Ref<BuffersBack>::adopt(static_cast<BuffersBack*>(context));
     std::vector<Buffer> buffers;
+    buffers.reserve(landing.size());
     for (memory::Landing& each : landing) buffers.push_back(std::move(each).discard());
     self->arrived(std::move(buffers));
   }

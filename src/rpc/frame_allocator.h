@@ -16,9 +16,14 @@ struct FrameAllocator {
   template <class U>
   FrameAllocator(const FrameAllocator<U>&) noexcept {}  // NOLINT(google-explicit-constructor)
 
-  T* allocate(std::size_t n) { return static_cast<T*>(detail::frame_allocate(n * sizeof(T))); }
-  void deallocate(T* memory, std::size_t n) noexcept { detail::frame_free(memory, n * sizeof(T)); }
+  T* allocate(std::size_t n) { return static_cast<T*>(detail::frame_allocate(n * kBytes)); }
+  void deallocate(T* memory, std::size_t n) noexcept {
+    detail::frame_free(static_cast<void*>(memory), n * kBytes);
+  }
   friend bool operator==(FrameAllocator, FrameAllocator) { return true; }
+
+ private:
+  static constexpr std::size_t kBytes = sizeof(T);  // NOLINT(bugprone-sizeof-expression)
 };
 
 }  // namespace pawl::rpc

@@ -41,7 +41,7 @@ constexpr std::size_t kLimitsBytes = 20;
 constexpr std::size_t kConnectionBytes = 24;
 constexpr std::size_t kRefusalHeadBytes = 8;
 
-static_assert(kHeaderBytes + 9 * kTlvHeadBytes + 3 * 8 + 8 + kLimitsBytes + kNodeNameBytesMax + 2 +
+static_assert(kHeaderBytes + 9 * kTlvHeadBytes + 32 + kLimitsBytes + kNodeNameBytesMax + 2 +
                       kAuthBytesMax + kConnectionBytes + kRefusalHeadBytes + kMessageTextBytesMax <=
                   fabric::kHelloBytesMax,
               "every handshake fits into what a fabric carries");

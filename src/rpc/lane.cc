@@ -67,7 +67,7 @@ void ConnectingLane::connect_later() {
   const auto half = static_cast<std::uint64_t>(backoff_.count() / 2);
   const Duration delay(static_cast<std::int64_t>(half + engine().random().below(half + 1)));
   retry_.arm(engine().poller(), engine().poller().now() + delay, &ConnectingLane::on_retry, this);
-  fail_waiting(last_error_, false);
+  fail_waiting(Status(last_error_), false);
 }
 
 void ConnectingLane::on_retry(void* context) {
@@ -76,16 +76,15 @@ void ConnectingLane::on_retry(void* context) {
 }
 
 // The calls that do not want to wait, or all. What is told of one may end others.
-void ConnectingLane::fail_waiting(const Status& why, bool all) {
+void ConnectingLane::fail_waiting(Status why, bool all) {
   const std::shared_ptr<Lane> self = shared_from_this();
-  const Status reason = why;
   const auto next = [&]() -> ClientCall* {
     for (ClientCall& call : waiting_) {
       if (all || !call.waits_for_connection()) return &call;
     }
     return nullptr;
   };
-  while (ClientCall* call = next()) call->no_connection(reason);
+  while (ClientCall* call = next()) call->no_connection(why);
 }
 
 void ConnectingLane::explain_wait(ClientCall& call) {
@@ -123,7 +122,7 @@ void ConnectingLane::connection_over(Connection& connection, const Status& why) 
   if (gone_) return;
   if (why.code() == Code::invalid_argument || why.code() == Code::unauthenticated ||
       why.code() == Code::unimplemented) {
-    fail_waiting(why, true);
+    fail_waiting(Status(why), true);
   }
   connect_later();
 }

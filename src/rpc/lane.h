@@ -63,7 +63,7 @@ class ConnectingLane final : public Lane, public ConnectionOwner {
   void connect();
   void connect_later();
   static void on_retry(void* lane);
-  void fail_waiting(const Status& why, bool all);
+  void fail_waiting(Status why, bool all);
 
   const std::string target_;
   const std::shared_ptr<const Registry> callbacks_;

@@ -20,7 +20,8 @@ namespace {
 constexpr std::uint32_t kSessionMessages = 16;
 
 std::unique_ptr<Logger> make_logger(const Clock& clock, LogSink* sink) {
-  return sink != nullptr ? std::make_unique<Logger>(clock, *sink) : std::make_unique<Logger>(clock);
+  if (sink != nullptr) return std::make_unique<Logger>(clock, *sink);
+  return std::make_unique<Logger>(clock);
 }
 }  // namespace
 

@@ -176,11 +176,11 @@ Ok<Operation<T>> make_ok(Operation<T>&& operation) {
 }
 template <Fallible R>
 Ok<R> make_ok(R&& result) {
-  return Ok<R>(std::move(result));
+  return Ok<R>(std::forward<R>(result));
 }
 template <class A>
 requires(!kIsTask<A> && !IsOperation<A> && !Fallible<A>) auto make_ok(A&& awaitable) {
-  return make_ok(as_task<std::remove_cvref_t<A>>(std::move(awaitable)));
+  return make_ok(as_task<std::remove_cvref_t<A>>(std::forward<A>(awaitable)));
 }
 
 }  // namespace pawl::detail
