@@ -80,12 +80,13 @@ class Pool {
   Pool& operator=(const Pool&) = delete;
 
   /// A buffer of `bytes` bytes (size() == bytes, capacity the class) if one is free now, perhaps
-  /// because an old lease was ended for it. too_large above kBufferBytesMax or what may be lent,
-  /// invalid_argument for 0, resource_exhausted otherwise: also if others wait, and while the pool
-  /// has yet to grow (a new pool is empty, see bytes_at_start; `acquire` waits for growth).
+  /// because an old lease was ended for it. too_large above kBufferBytesMax, what may be lent or
+  /// what the slabs can hold; invalid_argument for 0; resource_exhausted otherwise: also if others
+  /// come first, and while the pool has yet to grow (a new pool is empty, see bytes_at_start;
+  /// `acquire` waits for growth).
   Result<Buffer> try_acquire(std::size_t bytes);
 
-  /// Waits for one, first come first served, at most until `deadline` from now (code deadline).
+  /// Waits for one, in turn (docs/ownership.md), at most until `deadline` from now (code deadline).
   /// When memory is short the pool ends its oldest leases to make room. Who waits on a poller is
   /// told from its ready queue, never inside the release that made room.
   Operation<Result<Buffer>> acquire(std::size_t bytes,

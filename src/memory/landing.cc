@@ -53,6 +53,7 @@ Result<Landing> Landing::into_region(const Region& region, std::size_t offset, s
     return Status(Code::invalid_argument, "the range to pull into is not inside the region");
   }
   std::byte* const data = extent->base() + offset;
+  if (Status refused = extent->core().admit_transfer(); !refused.ok()) return refused;
   if (Status refused = extent->region()->begin_landing({data, bytes}); !refused.ok())
     return refused;
   return Landing(extent, data, bytes);

@@ -159,23 +159,31 @@ Status LeaseTable::check(std::span<const Block> segments, Guard guard) const {
 
 Result<LeaseHandle> LeaseTable::lend(std::span<const Block> segments, Guard guard,
                                      bool settles_later, LeaseListener* listener, TimePoint now) {
+  constexpr int kRoomRoundsMax = 64;
   if (Status bad = check(segments, guard); !bad.ok()) return bad;
-  Lease* lease = take_slot();
-  if (lease == nullptr) {
-    return Status(Code::resource_exhausted,
-                  "all lease slots are in use: end calls sooner, or raise PoolOptions::leases_max");
-  }
-  lease->prepare(segments, guard, settles_later, listener, now);
   const bool for_room =
       !settles_later && std::all_of(segments.begin(), segments.end(), [](const Block& block) {
         return BufferAccess::reference(block)->from_pool();
       });
-  lent_at_[lease->slot_].store(for_room ? now.ns : kNotForRoom, std::memory_order_relaxed);
-  if (Status refused = lease->list_segments(); !refused.ok()) {
+  for (int round = 0;; ++round) {
+    Lease* lease = take_slot();
+    if (lease == nullptr) {
+      return Status(
+          Code::resource_exhausted,
+          "all lease slots are in use: end calls sooner, or raise PoolOptions::leases_max");
+    }
+    lease->prepare(segments, guard, settles_later, listener, now);
+    lent_at_[lease->slot_].store(for_room ? now.ns : kNotForRoom, std::memory_order_relaxed);
+    Status refused = lease->list_segments();
+    core_.serve_waiters();  // what was charged left more of the landing reserve
+    if (refused.ok()) return LeaseHandle(lease);
     lease->refused();
-    return refused;
+    // What landed is lent within what may be lent: room is made for it as for a buffer.
+    if (refused.code() != Code::resource_exhausted || round == kRoomRoundsMax ||
+        !core_.make_room_to_lend()) {
+      return refused;
+    }
   }
-  return LeaseHandle(lease);
 }
 
 // --- room -----------------------------------------------------------------------------------

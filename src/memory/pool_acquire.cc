@@ -131,6 +131,9 @@ Operation<Result<std::vector<Buffer>>> PoolCore::acquire_landing(std::span<const
       return Operation<Result<memory::Buffers>>::ready(try_acquire_landing(sizes));
     }
   }
+  if (Status refused = admit_transfer(); !refused.ok()) {
+    return Operation<Result<memory::Buffers>>::ready(std::move(refused));
+  }
   return make_operation<memory::Acquire<Result<memory::Buffers>>>(shared_from_this(), sizes, true,
                                                                   deadline);
 }

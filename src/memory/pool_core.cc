@@ -39,6 +39,8 @@ Status PoolCore::shortage_status(Shortage shortage, const Want& want) const {
       return Status(Code::resource_exhausted,
                     "what may be lent is in use and the rest is the landing reserve: drop buffers, "
                     "use acquire, which waits, or raise PoolOptions::bytes_max");
+    case Shortage::never:
+      return never_status(want);
     case Shortage::memory:
     case Shortage::none:
       break;
@@ -59,6 +61,22 @@ Status PoolCore::shortage_status(Shortage shortage, const Want& want) const {
   text += growth_error_.what();
   return Status::with_detail(Code::resource_exhausted, std::move(text), Ran::no,
                              growth_error_.native());
+}
+
+Status PoolCore::admit_transfer() const {
+  if (!quarantine_.full()) return {};
+  return Status(Code::resource_exhausted,
+                "as much memory as PoolOptions::quarantine_bytes_max allows is held by READs that "
+                "their devices have not given up: new transfers are refused until some is back");
+}
+
+Status PoolCore::never_status(const Want& want) const {
+  std::string text = std::to_string(want.bytes);
+  text +=
+      " bytes do not fit: PoolOptions::bytes_max is divided into slabs that are too small for "
+      "them, and slabs stay. Raise bytes_max or PoolOptions::slab_bytes, or have the large "
+      "slabs made first (bytes_at_start)";
+  return Status::with_detail(Code::too_large, std::move(text));
 }
 
 // --- taking ---------------------------------------------------------------------------------
@@ -96,6 +114,7 @@ Extent* PoolCore::allocate_one(unsigned order, Status& why) {
 }
 
 Result<std::vector<Buffer>> PoolCore::try_acquire_landing(std::span<const std::size_t> sizes) {
+  if (Status refused = admit_transfer(); !refused.ok()) return refused;
   std::vector<std::uint8_t> orders;
   orders.reserve(sizes.size());
   std::size_t total = 0;
@@ -118,41 +137,29 @@ Result<std::vector<Buffer>> PoolCore::try_acquire_landing(std::span<const std::s
   return buffers;
 }
 
+PoolCore::Shortage PoolCore::attempt(const Want& want, std::vector<Extent*>& got) {
+  std::lock_guard lock(mutex_);
+  const bool within_reserve = within_reserve_locked(want);
+  if (!may_pass_locked(want, ahead_locked())) return Shortage::behind_waiters;
+  const Shortage shortage = allocate_locked(want, got);
+  if (shortage == Shortage::none) overtake_locked(want, nullptr, within_reserve);
+  return shortage == Shortage::memory && !ever_locked(want) ? Shortage::never : shortage;
+}
+
 // At once or not at all: what is free, then what lies in the threads' caches, then (inline only)
 // growth, then the oldest leases.
 Status PoolCore::allocate(const Want& want, std::vector<Extent*>& got) {
   constexpr int kRoomRoundsMax = 64;
   if (Status impossible = possible(want.bytes, want.landing); !impossible.ok()) return impossible;
-  auto attempt = [&] {
-    std::lock_guard lock(mutex_);
-    const Shortage barred = barred_locked(want);
-    return barred != Shortage::none ? barred : allocate_locked(want, got);
-  };
-  Shortage shortage = attempt();
-  if (shortage == Shortage::none) return {};
-  if (shortage == Shortage::behind_waiters) return shortage_status(shortage, want);
-  if (collect_caches()) shortage = attempt();
-  if (shortage == Shortage::memory && request_growth(want.bytes)) shortage = attempt();
-  for (int i = 0; i < kRoomRoundsMax && shortage != Shortage::none; ++i) {
-    if (leases_->end_oldest(1, clock_->now() - options_.room_lease_age_min) == 0) break;
-    ended_for_room_.fetch_add(1, std::memory_order_relaxed);
-    collect_caches();
-    shortage = attempt();
+  const auto is_short = [](Shortage s) { return s == Shortage::memory || s == Shortage::reserve; };
+  Shortage shortage = attempt(want, got);
+  if (is_short(shortage) && collect_caches()) shortage = attempt(want, got);
+  while (shortage == Shortage::memory && request_growth(want)) shortage = attempt(want, got);
+  for (int i = 0; i < kRoomRoundsMax && is_short(shortage); ++i) {
+    if (end_oldest_lease() == 0) break;
+    shortage = attempt(want, got);
   }
   return shortage == Shortage::none ? Status() : shortage_status(shortage, want);
-}
-
-// First come, first served: nobody passes waiters of its own kind. Landing may pass ordinary
-// waiters within its reserve only, which they cannot use.
-PoolCore::Shortage PoolCore::barred_locked(const Want& want) const {
-  if (queue_.empty()) return Shortage::none;
-  if (!want.landing) return Shortage::behind_waiters;
-  const std::size_t reserve = options_.bytes_max - lendable_bytes_max_;
-  if (uncharged_bytes_ + want.bytes > reserve) return Shortage::behind_waiters;
-  for (const memory::Waiter* w = queue_.front(); w != nullptr; w = queue_.next(*w)) {
-    if (w->landing()) return Shortage::behind_waiters;
-  }
-  return Shortage::none;
 }
 
 PoolCore::Shortage PoolCore::allocate_locked(const Want& want, std::vector<Extent*>& got) {
@@ -173,17 +180,41 @@ PoolCore::Shortage PoolCore::allocate_locked(const Want& want, std::vector<Exten
   return Shortage::none;
 }
 
+std::size_t PoolCore::end_oldest_lease() {
+  const std::size_t ended = leases_->end_oldest(1, clock_->now() - options_.room_lease_age_min);
+  if (ended == 0) return 0;
+  ended_for_room_.fetch_add(ended, std::memory_order_relaxed);
+  collect_caches();  // the memory may have gone to one
+  return ended;
+}
+
+// --- lending what landed --------------------------------------------------------------------
+
 Status PoolCore::charge(std::size_t bytes) {
   std::lock_guard lock(mutex_);
-  if (charged_bytes_ + bytes > lendable_bytes_max_) {
+  const std::size_t left = lendable_bytes_max_ - std::min(charged_bytes_, lendable_bytes_max_);
+  bool refused = bytes > left;
+  const auto contends = [&](const memory::Waiter& w) {
+    return !w.landing() && w.bytes() > left - bytes;
+  };
+  for (const memory::Waiter& w : queue_) {
+    if (refused) break;
+    refused = contends(w) && bytes > w.overtakable();
+  }
+  if (refused) {
     return Status(Code::resource_exhausted,
-                  "lending this memory would take the landing reserve: lend less at a time, or "
-                  "raise PoolOptions::bytes_max");
+                  "lending this memory would take the landing reserve, or what others wait for: "
+                  "lend less at a time, or raise PoolOptions::bytes_max");
+  }
+  for (memory::Waiter& w : queue_) {
+    if (contends(w)) w.overtaken += bytes;
   }
   charged_bytes_ += bytes;
   uncharged_bytes_ -= bytes;
   return {};
 }
+
+bool PoolCore::make_room_to_lend() { return collect_caches() || end_oldest_lease() != 0; }
 
 // --- giving back ----------------------------------------------------------------------------
 
@@ -230,8 +261,7 @@ bool PoolCore::collect_caches(bool close) {
     for (const auto& cache : caches_) cache->drain(found, close);
   }
   if (found.empty()) return false;
-  std::lock_guard lock(mutex_);
-  for (Extent* extent : found) free_locked(*extent);
+  free_all(found);  // and serves: whoever queued meanwhile found the caches empty
   return true;
 }
 

@@ -58,6 +58,8 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
   [[nodiscard]] memory::QuarantineLedger& quarantine() { return quarantine_; }
   /// The bound on quarantine is reached: new transfers are to be refused.
   [[nodiscard]] bool quarantine_full() const { return quarantine_.full(); }
+  /// resource_exhausted if it is: asked before memory is taken to be landed into.
+  [[nodiscard]] Status admit_transfer() const;
   /// fn(const memory::QuarantineEntry&), oldest first; it only writes down.
   template <class Fn>
   void for_each_quarantined(Fn&& fn) const {
@@ -97,7 +99,16 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
   void give_back(Extent& extent);
   void free_messages(Extent& extent);
   /// Memory that was acquired for landing is lent: it counts as lent from now on until it is back.
+  /// resource_exhausted if that would take the landing reserve, or what others wait for. With the
+  /// extent's mutex held; `serve_waiters` is due afterwards.
   Status charge(std::size_t bytes);
+  /// With no lock held.
+  void serve_waiters() {
+    if (waiters_.load(std::memory_order_relaxed) != 0) serve();
+  }
+  /// After `charge` refused, with no lock held: brings back what lies in the threads' caches, or
+  /// ends the oldest lease. False if there is nothing of the kind.
+  bool make_room_to_lend();
   /// The Pool is gone: no caches, no growth; the core goes with the last thing that is out.
   void close();
   /// A table of leases, or the buffers, have all come back after close().
@@ -117,11 +128,15 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
   void look_after();
 
  private:
-  enum class Shortage : std::uint8_t { none, behind_waiters, reserve, memory };
+  enum class Shortage : std::uint8_t { none, behind_waiters, reserve, memory, never };
   struct Want {
     std::span<const std::uint8_t> orders;
     std::size_t bytes;
     bool landing;
+  };
+  /// What those ahead in the queue leave to a request behind them.
+  struct Ahead {
+    std::size_t ordinary = SIZE_MAX, landing = SIZE_MAX;
   };
 
   // pool_core.cc
@@ -129,26 +144,40 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
   Extent* acquire_cached(unsigned order);
   Status allocate(const Want& want, std::vector<Extent*>& got);
   Extent* allocate_one(unsigned order, Status& why);
+  Shortage attempt(const Want& want, std::vector<Extent*>& got);
   Shortage allocate_locked(const Want& want, std::vector<Extent*>& got);
-  Shortage barred_locked(const Want& want) const;
   void free_locked(Extent& extent);
   void free_all(std::span<Extent* const> extents);
   bool collect_caches(bool close = false);
+  std::size_t end_oldest_lease();
   Status shortage_status(Shortage shortage, const Want& want) const;
+  Status never_status(const Want& want) const;
 
-  // pool_waiters.cc
+  // pool_queue.cc
+  static void settle_all(List<memory::Waiter>& ready);
+  [[nodiscard]] bool within_reserve_locked(const Want& want) const;
+  [[nodiscard]] bool may_pass_locked(const Want& want, const Ahead& ahead) const;
+  [[nodiscard]] Ahead ahead_locked() const;
+  void overtake_locked(const Want& want, const memory::Waiter* until, bool within_reserve);
   void serve();
+  std::size_t serve_locked(List<memory::Waiter>& ready);
+  bool hopeless_locked(memory::Waiter& waiter, const Want& want);
   void unlink_locked(memory::Waiter& waiter, List<memory::Waiter>& ready);
   void fail_waiters(const Status& why);
-  void make_room();
+
+  // pool_waiters.cc
+  void look_for_room();
+  [[nodiscard]] Duration look_interval() const;
   void look_after_all();
   [[nodiscard]] Status deadline_status(const memory::Waiter& waiter) const;
 
   // pool_growth.cc
-  bool can_grow_locked(std::size_t bytes) const;
-  std::size_t growth_bytes_locked(std::size_t bytes) const;
-  bool request_growth(std::size_t bytes);
-  void grow(std::size_t slab_bytes);
+  [[nodiscard]] std::size_t growth_bytes_locked(const Want& want) const;
+  [[nodiscard]] bool ever_locked(const Want& want) const;
+  std::size_t claim_growth_locked(const Want& want);
+  bool make_slab(std::size_t slab_bytes);
+  bool request_growth(const Want& want);
+  void add_growth(std::size_t slab_bytes);
   Status add_slab(std::size_t bytes);
   bool buffers_over_locked();
   std::size_t cached_bytes() const;
@@ -175,7 +204,9 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
   bool closing_ = false;
   bool buffers_over_ = false;  // closing, and all have come back
   Status growth_error_;
-  TimePoint growth_retry_at_;
+  TimePoint growth_retry_at_;            // until then no slab of more than
+  std::size_t growth_limit_ = SIZE_MAX;  // this, half of what was refused
+  TimePoint look_at_;                    // no look for room before
   std::uint64_t shared_acquires_ = 0, waits_ = 0, timeouts_ = 0;
 
   alignas(64) std::atomic<std::uint32_t> waiters_{0};  // in queue_; read by every release

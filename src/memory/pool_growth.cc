@@ -10,6 +10,8 @@
 
 namespace pawl::detail {
 
+using memory::order_bytes;
+
 namespace {
 
 constexpr std::size_t kSlabBytesMin = std::size_t{64} << 10;
@@ -72,8 +74,12 @@ PoolCore::PoolCore(const PoolOptions& options, const Clock* clock)
   leases_.emplace(*this, leases, options_.generation_seed);
   helper_.set_timer(*clock_, [this] { look_after_all(); });
   if (!misuse_.ok()) return;
+  const std::uint8_t least[] = {0};
+  const Want start{least, memory::kFrameBytes, false};
   while (arena_.bytes_total() < options_.bytes_at_start) {
-    growth_error_ = add_slab(growth_bytes_locked(options_.slab_bytes));
+    const std::size_t slab_bytes = growth_bytes_locked(start);
+    if (slab_bytes == 0) break;
+    growth_error_ = add_slab(slab_bytes);
     if (!growth_error_.ok()) break;
   }
 }
@@ -92,52 +98,80 @@ Result<std::size_t> PoolCore::attach(Registrar& registrar, MemoryUse bulk_use) {
 
 // --- growth ---------------------------------------------------------------------------------
 
-// The slab that would be made for `bytes`: the usual size, or what that buffer needs, or what is
-// left; 0 if there is no room.
-std::size_t PoolCore::growth_bytes_locked(std::size_t bytes) const {
-  const std::size_t needed = std::max(kSlabBytesMin, std::bit_ceil(std::min(bytes, kSlabBytesMax)));
-  const std::size_t left = options_.bytes_max - arena_.bytes_total();
-  const std::size_t usual = std::max(needed, options_.slab_bytes);
-  if (usual <= left) return usual;
-  const std::size_t rest = left == 0 ? 0 : std::bit_floor(left);
-  return rest >= needed ? rest : 0;
+// The slab that would be made for this request: the usual size, or what all of it needs, or what
+// is left or was not refused lately, as long as its largest buffer fits; 0 if there is no room.
+std::size_t PoolCore::growth_bytes_locked(const Want& want) const {
+  const std::size_t largest =
+      order_bytes(*std::max_element(want.orders.begin(), want.orders.end()));
+  const std::size_t whole = std::bit_ceil(std::min(want.bytes, kSlabBytesMax));
+  std::size_t room = options_.bytes_max - arena_.bytes_total();
+  if (growth_limit_ < room && clock_->now() < growth_retry_at_) room = growth_limit_;
+  room = std::bit_floor(room);
+  if (room < std::max(largest, kSlabBytesMin)) return 0;
+  return std::min(std::max(whole, options_.slab_bytes), room);
 }
 
-bool PoolCore::request_growth(std::size_t bytes) {
-  std::size_t slab_bytes = 0;
-  {
-    std::lock_guard lock(mutex_);
-    if (growing_ || closing_ || clock_->now() < growth_retry_at_) return false;
-    slab_bytes = growth_bytes_locked(bytes);
-    if (slab_bytes == 0) return false;
-    growing_ = true;
+// Could it be served if nothing else were in use? Buffers and slabs are powers of two, so it is
+// enough that for each size the slabs that can hold it have room for all buffers from it upwards.
+bool PoolCore::ever_locked(const Want& want) const {
+  const std::size_t left = options_.bytes_max - arena_.bytes_total();
+  for (const std::uint8_t order : want.orders) {
+    const std::size_t size = order_bytes(order);
+    const std::size_t unit = std::max(size, kSlabBytesMin);
+    std::size_t room = left / unit * unit, needed = 0;
+    for (const auto& slab : arena_.slabs()) room += slab->bytes() >= size ? slab->bytes() : 0;
+    for (const std::uint8_t other : want.orders) needed += other >= order ? order_bytes(other) : 0;
+    if (needed > room) return false;
   }
+  return true;
+}
+
+// The slab to be made, which the caller then makes; 0: no room, or one is being made.
+std::size_t PoolCore::claim_growth_locked(const Want& want) {
+  if (growing_ || closing_) return 0;
+  const std::size_t slab_bytes = growth_bytes_locked(want);
+  growing_ = slab_bytes != 0;
+  return slab_bytes;
+}
+
+// Makes the slab here (true), or has it made by the helper, which serves afterwards.
+bool PoolCore::make_slab(std::size_t slab_bytes) {
   if (options_.grow_inline) {
-    grow(slab_bytes);
+    add_growth(slab_bytes);
     return true;
   }
-  helper_.run([this, slab_bytes] { grow(slab_bytes); });
+  helper_.run([this, slab_bytes] {
+    add_growth(slab_bytes);
+    const std::shared_ptr<PoolCore> alive = weak_from_this().lock();
+    if (alive != nullptr) alive->serve();  // else being destroyed: nobody waits
+  });
   return false;
 }
 
-void PoolCore::grow(std::size_t slab_bytes) {
-  Status done = add_slab(slab_bytes);
-  const std::shared_ptr<PoolCore> alive = weak_from_this().lock();
-  if (alive == nullptr) return;  // being destroyed: nobody waits
-  bool hopeless = false;
-  Status why;
+bool PoolCore::request_growth(const Want& want) {
+  std::size_t slab_bytes = 0;
   {
-    const std::size_t cached = cached_bytes();
     std::lock_guard lock(mutex_);
-    growing_ = false;
-    if (!done.ok()) growth_retry_at_ = clock_->now() + kGrowthRetry;
-    growth_error_ = std::move(done);
-    hopeless = !growth_error_.ok() && arena_.bytes_out() <= cached;
-    why = growth_error_;
+    slab_bytes = claim_growth_locked(want);
   }
-  serve();
-  // Nothing is in use that could come back: those who wait are told why, instead of when.
-  if (hopeless) fail_waiters(why);
+  if (slab_bytes == 0 || !make_slab(slab_bytes)) return false;
+  serve_waiters();  // it may be of use to others
+  return true;
+}
+
+// What the system or the devices refuse is tried again after a while, and at half the size at once.
+void PoolCore::add_growth(std::size_t slab_bytes) {
+  Status done = add_slab(slab_bytes);
+  std::lock_guard lock(mutex_);
+  growing_ = false;
+  const TimePoint now = clock_->now();
+  if (!done.ok()) {
+    growth_limit_ = slab_bytes / 2;
+    growth_retry_at_ = now + kGrowthRetry;
+    growth_error_ = std::move(done);
+  } else if (now >= growth_retry_at_) {
+    growth_error_ = Status();
+  }
 }
 
 Status PoolCore::add_slab(std::size_t bytes) {
@@ -161,50 +195,6 @@ void PoolCore::run_aside(std::function<void()> job) {
   } else {
     helper_.run(std::move(job));
   }
-}
-
-// --- message slots --------------------------------------------------------------------------
-
-namespace {
-
-struct MessagePiece {
-  MessagePiece(std::span<std::byte> memory, MemoryKind& kind, std::shared_ptr<PoolCore> pool)
-      : core(std::move(pool)), piece(memory, kind, MemoryUse::messages) {}
-  MessagePiece(const MessagePiece&) = delete;
-  MessagePiece& operator=(const MessagePiece&) = delete;
-  ~MessagePiece() {
-    core->devices().remove(piece);
-    piece.kind().free(piece.memory());
-  }
-
-  const std::shared_ptr<PoolCore> core;
-  memory::Piece piece;
-};
-
-/// Memory of its own for message slots. Keeps the pool.
-struct Messages final : MessagePiece, Extent {
-  Messages(std::span<std::byte> memory, MemoryKind& kind, std::shared_ptr<PoolCore> pool)
-      : MessagePiece(memory, kind, std::move(pool)),
-        Extent(MessagePiece::piece, *MessagePiece::core, nullptr) {}
-};
-
-}  // namespace
-
-Result<Buffer> PoolCore::allocate_messages(std::size_t bytes) {
-  if (!misuse_.ok()) return misuse_;
-  if (bytes == 0) return Status(Code::invalid_argument, "message slots of 0 bytes");
-  const std::size_t rounded = (bytes + memory::kFrameBytes - 1) & ~(memory::kFrameBytes - 1);
-  Result<std::span<std::byte>> memory = host_.allocate(rounded);
-  if (!memory.ok()) return memory.status();
-  auto messages = std::make_unique<Messages>(memory->first(rounded), host_, shared_from_this());
-  if (Status registered = devices_.add(messages->piece); !registered.ok()) return registered;
-  Extent& extent = *messages.release();
-  extent.hand_out();
-  return BufferAccess::buffer(ExtentRef(&extent), extent.base(), bytes);
-}
-
-void PoolCore::free_messages(Extent& extent) {
-  run_aside([messages = static_cast<Messages*>(&extent)] { delete messages; });
 }
 
 // --- the end --------------------------------------------------------------------------------

@@ -9,23 +9,6 @@ namespace pawl::detail {
 
 using memory::Waiter;
 
-namespace {
-
-// Tells waiters. Those without a poller run their callback here, which may give memory back and so
-// come here again: they are then told by the outer call, so that the stack stays flat.
-void settle_all(List<Waiter>& ready) {
-  thread_local List<Waiter>* outer = nullptr;
-  if (outer != nullptr) {
-    outer->splice_back(ready);
-    return;
-  }
-  outer = &ready;
-  while (Waiter* waiter = ready.pop_front()) waiter->settled();
-  outer = nullptr;
-}
-
-}  // namespace
-
 bool PoolCore::wait(Waiter& waiter) {
   const Want want{waiter.orders(), waiter.bytes(), waiter.landing()};
   waiter.why = possible(want.bytes, want.landing);
@@ -42,8 +25,10 @@ bool PoolCore::wait(Waiter& waiter) {
       waiter.why = Status(Code::cancelled, "the pool was destroyed");
       return true;
     }
-    if (barred_locked(want) == Shortage::none &&
+    const bool within_reserve = within_reserve_locked(want);
+    if (may_pass_locked(want, ahead_locked()) &&
         allocate_locked(want, waiter.got) == Shortage::none) {
+      overtake_locked(want, nullptr, within_reserve);
       return true;
     }
     queue_.push_back(waiter);
@@ -56,65 +41,15 @@ bool PoolCore::wait(Waiter& waiter) {
   return false;
 }
 
-void PoolCore::unlink_locked(Waiter& waiter, List<Waiter>& ready) {
-  queue_.remove(waiter);
-  waiter.queued = false;
-  waiters_.fetch_sub(1, std::memory_order_relaxed);
-  waiter.keep();
-  ready.push_back(waiter);
-}
-
 void PoolCore::forget(Waiter& waiter) {
-  bool first = false;
   {
     std::lock_guard lock(mutex_);
     if (!waiter.queued) return;
-    first = queue_.front() == &waiter;
     queue_.remove(waiter);
     waiter.queued = false;
     waiters_.fetch_sub(1, std::memory_order_relaxed);
   }
-  if (first) serve();  // it may have been all that stood in the way
-}
-
-// First come, first served. Behind the first one that cannot be served nobody is, except landing
-// within its reserve.
-void PoolCore::serve() {
-  List<Waiter> ready;
-  std::size_t missing = 0;
-  {
-    std::lock_guard lock(mutex_);
-    const std::size_t reserve = options_.bytes_max - lendable_bytes_max_;
-    bool ordinary_waits = false;
-    for (Waiter* w = queue_.front(); w != nullptr;) {
-      Waiter* const next = queue_.next(*w);
-      const Want want{w->orders(), w->bytes(), w->landing()};
-      const bool may =
-          !ordinary_waits || (want.landing && uncharged_bytes_ + want.bytes <= reserve);
-      if (may && allocate_locked(want, w->got) == Shortage::none) {
-        unlink_locked(*w, ready);
-      } else {
-        if (missing == 0) missing = want.bytes;
-        if (want.landing) break;
-        ordinary_waits = true;
-      }
-      w = next;
-    }
-  }
-  settle_all(ready);
-  if (missing != 0) request_growth(missing);
-}
-
-void PoolCore::fail_waiters(const Status& why) {
-  List<Waiter> ready;
-  {
-    std::lock_guard lock(mutex_);
-    while (Waiter* waiter = queue_.front()) {
-      waiter->why = why;
-      unlink_locked(*waiter, ready);
-    }
-  }
-  settle_all(ready);
+  serve();  // it may have been all that stood in somebody's way
 }
 
 // --- deadlines and room ---------------------------------------------------------------------
@@ -131,20 +66,29 @@ Status PoolCore::deadline_status(const Waiter& waiter) const {
   return Status::with_detail(Code::deadline, std::move(text), Ran::no, growth_error_.native());
 }
 
-// The oldest leases end, a bounded number at a time, as long as somebody waits.
-void PoolCore::make_room() {
+Duration PoolCore::look_interval() const {
+  return std::clamp<Duration>(options_.room_lease_age_min, 1ms, 1s);
+}
+
+// Grows if a failed growth may be tried again, and ends the oldest leases, a bounded number at a
+// time, as long as somebody waits. Once per interval, however many wait.
+void PoolCore::look_for_room() {
   constexpr int kLeasesMax = 64;
-  const TimePoint before = clock_->now() - options_.room_lease_age_min;
+  const TimePoint now = clock_->now();
+  {
+    std::lock_guard lock(mutex_);
+    if (now < look_at_) return;
+    look_at_ = now + look_interval();
+  }
+  serve();
   for (int i = 0; i < kLeasesMax && waiters_.load(std::memory_order_relaxed) != 0; ++i) {
-    if (leases_->end_oldest(1, before) == 0) return;
-    ended_for_room_.fetch_add(1, std::memory_order_relaxed);
+    if (end_oldest_lease() == 0) return;
   }
 }
 
 TimePoint PoolCore::look_again(Waiter& waiter) {
   const TimePoint now = clock_->now();
   List<Waiter> ready;
-  std::size_t missing = 0;
   {
     std::lock_guard lock(mutex_);
     if (!waiter.queued) return TimePoint::never();
@@ -152,18 +96,15 @@ TimePoint PoolCore::look_again(Waiter& waiter) {
       waiter.why = deadline_status(waiter);
       ++timeouts_;
       unlink_locked(waiter, ready);
-    } else {
-      missing = waiter.bytes();
     }
   }
-  if (missing == 0) {
+  if (!ready.empty()) {
     settle_all(ready);
     serve();  // it may have been all that stood in the way
     return TimePoint::never();
   }
-  request_growth(missing);
-  make_room();
-  return std::min(waiter.deadline(), now + options_.room_lease_age_min);
+  look_for_room();
+  return std::min(waiter.deadline(), now + look_interval());
 }
 
 void PoolCore::look_after() { helper_.wake_at(clock_->now()); }
@@ -174,7 +115,6 @@ void PoolCore::look_after_all() {
   if (alive == nullptr) return;  // being destroyed: nobody waits
   const TimePoint now = clock_->now();
   List<Waiter> ready;
-  std::size_t missing = 0;
   TimePoint next = TimePoint::never();
   {
     std::lock_guard lock(mutex_);
@@ -186,8 +126,7 @@ void PoolCore::look_after_all() {
           ++timeouts_;
           unlink_locked(*w, ready);
         } else {
-          missing = std::max(missing, w->bytes());
-          next = std::min({next, w->deadline(), now + options_.room_lease_age_min});
+          next = std::min({next, w->deadline(), now + look_interval()});
         }
       }
       w = behind;
@@ -196,11 +135,9 @@ void PoolCore::look_after_all() {
   const bool ended = !ready.empty();
   settle_all(ready);
   if (ended) serve();
-  if (missing != 0) {
-    request_growth(missing);
-    make_room();
-    helper_.wake_at(next);
-  }
+  if (next == TimePoint::never()) return;
+  look_for_room();
+  helper_.wake_at(next);
 }
 
 }  // namespace pawl::detail

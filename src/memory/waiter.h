@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -22,6 +23,12 @@ class Waiter : public ListNode<> {
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
   [[nodiscard]] bool landing() const { return landing_; }
   [[nodiscard]] TimePoint deadline() const { return deadline_; }
+  /// The largest request from behind that may still be served before this one: smaller ones only,
+  /// and no more of them in all than this one's own bytes.
+  [[nodiscard]] std::size_t overtakable() const {
+    constexpr std::size_t kUnit = 4096;  // every request is a multiple of it
+    return bytes_ - std::min(bytes_, std::max(overtaken, kUnit));
+  }
 
   /// Unlinked just now, with the pool's mutex held: keeps the object until `settled` is over.
   virtual void keep() noexcept = 0;
@@ -32,7 +39,8 @@ class Waiter : public ListNode<> {
 
   std::vector<detail::Extent*> got;  // room for orders() is reserved before it is queued
   Status why;
-  bool queued = false;  // in the pool's queue; the pool's mutex
+  bool queued = false;        // in the pool's queue; the pool's mutex
+  std::size_t overtaken = 0;  // bytes that smaller requests from behind took since; the same
 
  protected:
   Waiter(std::span<const std::size_t> sizes, bool landing, TimePoint deadline);

@@ -7,7 +7,9 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "memory/buffer_access.h"
@@ -18,6 +20,7 @@
 #include "memory/registrar.h"
 #include "pawl/pool.h"
 #include "pawl/region.h"
+#include "unit/runtime_support.h"
 
 namespace pawl::memory_test {
 
@@ -43,7 +46,7 @@ class FakeDevice final : public Registrar {
   Result<MemoryHandle> register_memory(std::span<std::byte> memory, MemoryKind&,
                                        MemoryUse use) override {
     const std::lock_guard lock(mutex_);
-    if (refuse) {
+    if (refuse || memory.size() > bytes_max) {
       return Status(Code::resource_exhausted, "locked memory limit reached: raise ulimit -l",
                     Ran::no, ENOMEM);
     }
@@ -63,6 +66,7 @@ class FakeDevice final : public Registrar {
   };
   std::map<std::uint64_t, Piece> registered;
   std::atomic<bool> refuse{false};
+  std::size_t bytes_max = SIZE_MAX;  // of one registration
 
  private:
   std::mutex mutex_;
@@ -94,6 +98,71 @@ inline Result<memory::LeaseHandle> lend(Pool& pool, std::span<const Block> block
 inline Result<memory::LeaseHandle> lend(Pool& pool, const Block& block,
                                         TimePoint now = TimePoint{0}) {
   return lend(pool, std::span(&block, 1), now);
+}
+
+/// An operation that was started on the rig's poller, and its value once it is there.
+template <class T>
+struct Awaited {
+  Awaited(test::Rig& rig, Operation<T> operation) {
+    const Poller::Scope scope(rig.poller);
+    started = pawl::start(std::move(operation),
+                          Callback<T>{[](void* to, T got) {
+                                        static_cast<std::optional<T>*>(to)->emplace(std::move(got));
+                                      },
+                                      &value});
+    rig.turn();
+  }
+  Awaited(const Awaited&) = delete;
+  Awaited& operator=(const Awaited&) = delete;
+
+  [[nodiscard]] bool done() const { return value.has_value(); }
+  [[nodiscard]] bool ok() const { return value.has_value() && value->ok(); }
+  [[nodiscard]] Status status() const { return value->status(); }
+
+  std::optional<T> value;
+  Started started;
+};
+using AwaitedBuffer = Awaited<Result<Buffer>>;
+using AwaitedLanding = Awaited<Result<std::vector<Buffer>>>;
+
+/// A pool in hand-moved time, and a poller to wait on. `give(x)` drops and lets the poller turn.
+struct PoolRig : test::Rig {
+  explicit PoolRig(const PoolOptions& options) : pool(options, &clock) {}
+
+  Operation<Result<Buffer>> acquire(std::size_t bytes, Duration deadline = 10s) {
+    return pool.acquire(bytes, deadline);
+  }
+  Operation<Result<std::vector<Buffer>>> land(std::vector<std::size_t> sizes,
+                                              Duration deadline = 10s) {
+    return pool.core().acquire_landing(sizes, clock.now() + deadline);
+  }
+  template <class T>
+  void give(T& held) {
+    held = T();
+    turn();
+  }
+  void give(AwaitedBuffer& held) {
+    held.value.reset();
+    turn();
+  }
+
+  Pool pool;
+};
+
+/// What a READ landed in, accepted: `bytes` as one Block.
+inline Block landed(Buffer buffer) {
+  const std::size_t bytes = buffer.size();
+  memory::Landing landing = std::move(*memory::Landing::into_buffer(std::move(buffer), bytes));
+  return std::move(landing).accept(bytes);
+}
+inline std::vector<Block> land_now(Pool& pool, std::vector<std::size_t> sizes) {
+  std::vector<Block> blocks;
+  Result<std::vector<Buffer>> buffers = pool.core().try_acquire_landing(sizes);
+  EXPECT_TRUE(buffers.ok()) << buffers.status().to_string();
+  if (buffers.ok()) {
+    for (Buffer& buffer : *buffers) blocks.push_back(landed(std::move(buffer)));
+  }
+  return blocks;
 }
 
 }  // namespace pawl::memory_test
