@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of the user's own: who may write a block of it, and when it may be unmapped.
+#include "memory_fixture.h"
+
+namespace pawl {
+namespace {
+
+using namespace memory_test;  // NOLINT(google-build-using-namespace)
+using memory::Landing;
+using memory::LeaseEnd;
+using memory::LeaseHandle;
+
+constexpr std::size_t kBlock = 4096;
+constexpr std::size_t kBlocks = 300;  // more than the lists by block
+
+class MemoryRegion : public ::testing::Test {
+ protected:
+  MemoryRegion() : memory_(kBlock * kBlocks), rig_(small_pool()) {
+    keep_alive_ = std::make_shared<int>(1);
+    region_ = std::move(*Region::create(rig_.pool, memory_, keep_alive_));
+  }
+  Pool& pool() { return rig_.pool; }
+  LeaseHandle lend_blocks(std::size_t first, std::size_t count = 1) {
+    return std::move(*lend(pool(), *region_.block(first, count), rig_.clock.now()));
+  }
+  Landing land(std::size_t first, std::size_t count = 1) {
+    return std::move(*Landing::into_region(region_, first * kBlock, count * kBlock));
+  }
+  static void expect_refused(const Status& status, std::string_view remedy) {
+    EXPECT_EQ(status.code(), Code::failed_precondition);
+    EXPECT_NE(status.what().find(remedy), std::string_view::npos) << status.what();
+  }
+
+  std::vector<std::byte> memory_;
+  std::shared_ptr<int> keep_alive_;
+  PoolRig rig_;
+  Region region_;
+};
+
+TEST_F(MemoryRegion, IsDividedInBlocks) {
+  EXPECT_EQ(region_.block_bytes(), kBlock);
+  EXPECT_EQ(region_.blocks(), kBlocks);
+  EXPECT_EQ(region_.size(), kBlock * kBlocks);
+  const Block block = *region_.block(7, 3);
+  EXPECT_EQ(block.bytes().data(), memory_.data() + 7 * kBlock);
+  EXPECT_EQ(block.size(), 3 * kBlock);
+}
+
+TEST_F(MemoryRegion, ASizeThatIsNoNumberOfBlocksIsNamed) {
+  const Status odd = Region::create(pool(), std::span(memory_).first(5000), nullptr).status();
+  EXPECT_EQ(odd.code(), Code::invalid_argument);
+  EXPECT_NE(odd.what().find("block_bytes"), std::string_view::npos) << odd.what();
+  EXPECT_EQ(Region::create(pool(), {}, nullptr).status().code(), Code::invalid_argument);
+  EXPECT_EQ(Region::create(pool(), memory_, nullptr, {.block_bytes = 0}).status().code(),
+            Code::invalid_argument);
+}
+
+TEST_F(MemoryRegion, BlocksOutOfRangeAreNamed) {
+  EXPECT_EQ(region_.block(kBlocks).status().code(), Code::invalid_argument);
+  EXPECT_EQ(region_.block(0, 0).status().code(), Code::invalid_argument);
+  EXPECT_EQ(region_.block(kBlocks - 1, 2).status().code(), Code::invalid_argument);
+  EXPECT_EQ(region_.block(1, SIZE_MAX).status().code(), Code::invalid_argument);
+  EXPECT_EQ(region_.reuse(kBlocks).status().code(), Code::invalid_argument);
+  EXPECT_EQ(Landing::into_region(region_, kBlocks * kBlock, 1).status().code(),
+            Code::invalid_argument);
+  EXPECT_EQ(Landing::into_region(region_, 1, SIZE_MAX).status().code(), Code::invalid_argument);
+}
+
+TEST_F(MemoryRegion, ADefaultConstructedOneSaysSo) {
+  Region none;
+  expect_refused(none.block(0).status(), "Region::create");
+  expect_refused(none.reuse(0).status(), "Region::create");
+  expect_refused(Landing::into_region(none, 0, 1).status(), "no memory");
+  Awaited<Status> closed(rig_, none.close());
+  EXPECT_EQ(closed.value->code(), Code::failed_precondition);
+}
+
+// Mutation: without the withdrawal in reuse this fails.
+TEST_F(MemoryRegion, ReuseEndsTheLeasesThatTouchTheBlocksAndNoOther) {
+  const LeaseHandle before = lend_blocks(0, 2), in = lend_blocks(2), wide = lend_blocks(1, 260),
+                    behind = lend_blocks(4), alias = lend_blocks(2 + 256);
+  const Result<std::span<std::byte>> span = region_.reuse(2, 2);
+  ASSERT_TRUE(span.ok());
+  EXPECT_EQ(span->data(), memory_.data() + 2 * kBlock);
+  EXPECT_EQ(span->size(), 2 * kBlock);
+  EXPECT_FALSE(in->live());
+  EXPECT_EQ(in->end_reason(), LeaseEnd::withdrawn);
+  EXPECT_FALSE(wide->live());
+  EXPECT_TRUE(before->live());
+  EXPECT_TRUE(behind->live());
+  EXPECT_TRUE(alias->live()) << "its block shares a list with the one that was reused";
+}
+
+TEST_F(MemoryRegion, OfALeaseOfManyOnlyTheSegmentIsWithdrawn) {
+  const std::vector<Block> blocks = {*region_.block(1), *region_.block(5), *region_.block(9)};
+  const LeaseHandle lease = std::move(*lend(pool(), blocks));
+  ASSERT_TRUE(region_.reuse(5).ok());
+  EXPECT_TRUE(lease->live());
+  EXPECT_TRUE(lease->segment_valid(lease->generation(), 0));
+  EXPECT_FALSE(lease->segment_valid(lease->generation(), 1));
+  EXPECT_TRUE(lease->segment_valid(lease->generation(), 2));
+  ASSERT_TRUE(region_.reuse(0, 10).ok());
+  EXPECT_FALSE(lease->live()) << "the last segments went";
+}
+
+TEST_F(MemoryRegion, WhatItsWriterHasCannotBeLent) {
+  const Block old = *region_.block(3);
+  ASSERT_TRUE(region_.reuse(3).ok());
+  expect_refused(lend(pool(), old).status(), "Region::block");
+  const Block again = *region_.block(3);
+  EXPECT_TRUE(lend(pool(), again).ok());
+  EXPECT_TRUE(lend(pool(), old).ok()) << "the same bytes, written and given up again";
+}
+
+TEST_F(MemoryRegion, ReuseUnderAnUnsettledLeaseAsksToTryAgain) {
+  const Block block = *region_.block(3);
+  const LeaseHandle lease = std::move(
+      *lend(pool(), std::span(&block, 1), rig_.clock.now(), nullptr, true, Guard::window));
+  const Status status = region_.reuse(3).status();
+  EXPECT_EQ(status.code(), Code::unavailable);
+  EXPECT_FALSE(lease->live()) << "ended all the same";
+  expect_refused(Landing::into_region(region_, 3 * kBlock, 1).status(), "lent");
+  lease->settle();
+  EXPECT_TRUE(region_.reuse(3).ok());
+}
+
+TEST_F(MemoryRegion, WhereAReadLandsNothingElseHappens) {
+  const Block old = *region_.block(8);
+  const LeaseHandle elsewhere = lend_blocks(20);
+  Landing landing = land(7, 3);
+  expect_refused(lend(pool(), old).status(), "a READ lands");
+  expect_refused(region_.block(9).status(), "a READ lands");
+  expect_refused(region_.reuse(6, 2).status(), "a READ lands");
+  expect_refused(Landing::into_region(region_, 9 * kBlock + 100, 1).status(), "another READ");
+  EXPECT_TRUE(region_.block(10).ok());
+  EXPECT_TRUE(elsewhere->live());
+  const Block accepted = std::move(landing).accept(3 * kBlock);
+  EXPECT_TRUE(lend(pool(), accepted).ok());
+  EXPECT_TRUE(lend(pool(), old).ok());
+}
+
+TEST_F(MemoryRegion, WhatIsLentIsNotLandedInto) {
+  const LeaseHandle lease = lend_blocks(7, 2);
+  expect_refused(Landing::into_region(region_, 8 * kBlock + 100, 50).status(), "Region::reuse");
+  EXPECT_TRUE(lease->live()) << "landing ends no lease";
+  ASSERT_TRUE(region_.reuse(7, 2).ok());
+  EXPECT_TRUE(Landing::into_region(region_, 8 * kBlock + 100, 50).ok());
+}
+
+// Mutation: if end_landing made the blocks readable whatever happened, the bytes of a failed
+// attempt could be lent.
+TEST_F(MemoryRegion, AFailedAttemptLeavesTheRangeWithItsWriter) {
+  const Block old = *region_.block(7);
+  Landing landing = land(7);
+  const Buffer empty = std::move(landing).discard();
+  EXPECT_FALSE(static_cast<bool>(empty));
+  expect_refused(lend(pool(), old).status(), "Region::block");
+  EXPECT_TRUE(region_.reuse(7).ok());
+}
+
+TEST_F(MemoryRegion, ABlockOfItIsNoBuffer) {
+  expect_refused(region_.block(0).value().slice(0, 10).size() == 10
+                     ? std::move(*region_.block(0)).unique().status()
+                     : Status(),
+                 "Region::reuse");
+  Landing landing = land(0);
+  expect_refused(std::move(landing).accept_buffer(10).status(), "Region::reuse");
+}
+
+// --- the end --------------------------------------------------------------------------------
+
+TEST_F(MemoryRegion, TheKeepAliveGoesWithTheLastThatHoldsTheMemory) {
+  std::weak_ptr<int> watch = keep_alive_;
+  keep_alive_.reset();
+  Block block = *region_.block(0);
+  LeaseHandle lease = lend_blocks(1);
+  Landing landing = land(2);
+  region_ = Region();
+  EXPECT_FALSE(watch.expired());
+  block = Block();
+  EXPECT_FALSE(watch.expired());
+  lease->end(LeaseEnd::released);
+  EXPECT_FALSE(watch.expired()) << "a READ may still land";
+  (void)std::move(landing).discard();
+  EXPECT_TRUE(watch.expired());
+}
+
+TEST_F(MemoryRegion, TheKeepAliveOutlivesThePoolsRegistrations) {
+  FakeDevice device;
+  ASSERT_TRUE(pool().core().attach(device).ok());
+  const std::size_t with = device.registered.size();
+  bool registered_at_drop = true;
+  region_ = std::move(*Region::create(pool(), memory_, std::shared_ptr<void>(&device, [&](void*) {
+                                        registered_at_drop = device.registered.size() > with - 1;
+                                      })));
+  EXPECT_EQ(device.registered.size(), with);  // one region came, one went
+  region_ = Region();
+  EXPECT_FALSE(registered_at_drop) << "deregistered first";
+  pool().core().detach(0);
+}
+
+TEST_F(MemoryRegion, CloseEndsTheLeasesAndCompletesWhenNothingIsInFlight) {
+  FakeDevice device;
+  ASSERT_TRUE(pool().core().attach(device).ok());
+  const std::size_t with = device.registered.size();
+  const Block block = *region_.block(0);
+  const LeaseHandle lease = lend_blocks(1);
+  Landing landing = land(2);
+  Awaited<Status> closed(rig_, region_.close());
+  Awaited<Status> twice(rig_, region_.close());
+  EXPECT_FALSE(lease->live());
+  EXPECT_EQ(lease->end_reason(), LeaseEnd::withdrawn);
+  EXPECT_FALSE(closed.done()) << "a READ may still land";
+  expect_refused(lend(pool(), block).status(), "closed");
+  expect_refused(region_.block(5).status(), "closed");
+  expect_refused(Landing::into_region(region_, 5 * kBlock, 1).status(), "closed");
+  (void)std::move(landing).discard();
+  rig_.turn();
+  ASSERT_TRUE(closed.done() && twice.done());
+  EXPECT_TRUE(closed.value->ok());
+  EXPECT_EQ(device.registered.size(), with - 1);
+  Awaited<Status> again(rig_, region_.close());
+  EXPECT_TRUE(again.done());
+  pool().core().detach(0);
+}
+
+TEST_F(MemoryRegion, CloseWaitsForTheProofOfALeaseThatSettlesLater) {
+  const Block block = *region_.block(0);
+  const LeaseHandle lease = std::move(
+      *lend(pool(), std::span(&block, 1), rig_.clock.now(), nullptr, true, Guard::window));
+  Awaited<Status> closed(rig_, region_.close());
+  EXPECT_FALSE(lease->live());
+  EXPECT_FALSE(closed.done());
+  lease->settle();
+  rig_.turn();
+  EXPECT_TRUE(closed.done());
+}
+
+TEST_F(MemoryRegion, ACloseThatIsDroppedClosesAllTheSame) {
+  Landing landing = land(2);
+  Awaited<Status> closed(rig_, region_.close());
+  closed.started.drop();
+  (void)std::move(landing).discard();
+  rig_.turn();
+  EXPECT_FALSE(closed.done());
+  expect_refused(region_.block(5).status(), "closed");
+}
+
+}  // namespace
+}  // namespace pawl
