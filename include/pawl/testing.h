@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "pawl/block.h"
 #include "pawl/detail/check.h"
+#include "pawl/memory_kind.h"
 #include "pawl/node.h"
 #include "pawl/operation.h"
 #include "pawl/poller.h"
@@ -33,6 +37,32 @@ struct Faults {
   double connect_refused = 0;
   double packet_stall = 0;  ///< per packet of a READ's answer, before it is sampled
   Duration packet_stall_max{0};
+};
+
+/// Memory as a device has it: its pages cannot be touched (PROT_NONE) but inside `copy_in` and
+/// `copy_out`, so whoever loads or stores directly crashes. Give it to a pool
+/// (`NodeOptions::pool.kind`) or a Region to see that a service treats bulk bytes as opaque. Any
+/// thread.
+class ProtectedMemory final : public MemoryKind {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "protected"; }
+  Result<std::span<std::byte>> allocate(std::size_t bytes) override;
+  void free(std::span<std::byte> memory) noexcept override;
+  [[nodiscard]] int dma_buf_fd(std::span<const std::byte> memory) const override;
+  void copy_in(std::byte* to, std::span<const std::byte> from) override;
+  void copy_out(std::span<std::byte> to, const std::byte* from) const override;
+  [[nodiscard]] bool cpu_readable() const override { return false; }
+  [[nodiscard]] bool host() const override { return false; }
+
+  /// Bytes that went through the hooks.
+  [[nodiscard]] std::uint64_t bytes_copied_in() const;
+  [[nodiscard]] std::uint64_t bytes_copied_out() const;
+
+ private:
+  class Opened;
+  mutable std::mutex mutex_;  // a page is open for one copy at a time
+  std::uint64_t copied_in_ = 0;
+  mutable std::uint64_t copied_out_ = 0;
 };
 
 /// A set of nodes and the network between them. Nodes are called at "name:port". One thread.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "conformance/fixture.h"
+#include "pawl/testing.h"
 
 namespace pawl::fabric::conformance {
 namespace {
@@ -40,7 +41,7 @@ class Reads : public Conformance {
   bool exact_keys() { return b_.fabric().capabilities().exact_keys; }
 
   static constexpr std::size_t kBytes = 1 << 20;
-  testing::GuardedMemory guarded_;
+  testing::ProtectedMemory guarded_;
   Area* lent_ = nullptr;
   Area* landing_ = nullptr;
   Link link_;

@@ -14,7 +14,7 @@
 
 #include "fabric/fabric.h"
 #include "pawl/time.h"
-#include "support/guarded_memory.h"
+#include "support/plain_memory.h"
 
 namespace pawl::testing {
 

@@ -18,7 +18,7 @@
 #include "fabric/fabric.h"
 #include "fabric/tcp/tcp_fabric.h"
 #include "fabric/tcp/wire.h"
-#include "support/guarded_memory.h"
+#include "support/plain_memory.h"
 
 namespace pawl::fabric::tcp {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "fabric/tcp/memory_table.h"
-#include "support/guarded_memory.h"
+#include "support/plain_memory.h"
 
 namespace pawl::fabric::tcp {
 namespace {
