@@ -36,6 +36,7 @@ Result<Child> Child::start(std::string name, const std::vector<std::string>& arg
   std::vector<std::string> words{"pawl"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
 

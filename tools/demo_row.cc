@@ -128,7 +128,7 @@ class RowRun {
   Result<bool> tick(const std::function<bool(const Row&)>& show) {
     pause_for(kTick);
     if (!show(row_of(*board_))) return Status(Code::cancelled, "interrupted");
-    const Result<bool> server = server_->look();
+    Result<bool> server = server_->look();
     if (!server.ok()) return server;
     if (*server) return Status(Code::internal, "the server process ended before it was told to");
     if (!client_) return false;

@@ -75,7 +75,8 @@ class TaskGroup {
     static_assert(!std::is_lvalue_reference_v<A>, "spawn consumes what it runs: std::move");
     using T = detail::OperationValueT<A>;
     if (Status room = has_room(); !room.ok()) return room;
-    auto* child = new detail::GroupChildOf<T>(core(), detail::to_operation(std::move(awaitable)));
+    auto* child =
+        new detail::GroupChildOf<T>(core(), detail::to_operation(std::forward<A>(awaitable)));
     link(*child);
     child->begin();  // may be gone after this
     return Status();

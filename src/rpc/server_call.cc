@@ -166,8 +166,10 @@ void ServerCall::answer(Result<Payload> result) {
     acknowledge_cancel();
     return leave();
   }
-  status_ = result.ok() ? Status() : std::move(result).status();
-  if (status_.ok()) {
+  if (!result.ok()) {
+    status_ = std::move(result).status();
+  } else {
+    status_ = Status();
     reply_ = *std::move(result);
     inline_small_parts(reply_);
     if (body_bytes() > connection_->body_bytes_max()) {
@@ -195,7 +197,7 @@ void ServerCall::inline_small_parts(Payload& reply) {
       segment.code = part.status().code();
     } else if (part->size() <= each_max && inline_total + part->size() <= kInlineTotalBytesMax) {
       segment.length = part->size();
-      segment.inline_bytes = part->size() > 0;
+      segment.inline_bytes = !part->empty();
       inline_total += part->size();
     } else {
       segment.length = part->size();

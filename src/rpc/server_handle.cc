@@ -65,8 +65,8 @@ ServerHandle::~ServerHandle() {
     point_->drain();
     return;
   }
-  auto* work = new PointWork(point_, PointWork::What::drain);
-  if (!node_->post(0, *work)) delete work;
+  auto work = std::make_unique<PointWork>(point_, PointWork::What::drain);
+  if (node_->post(0, *work)) static_cast<void>(work.release());  // it deletes itself
 }
 
 void ServerHandle::let_go_later(Poller& poller, std::shared_ptr<ServerPoint> point) {

@@ -29,6 +29,7 @@ void exception_without_awaiter(const std::exception_ptr& exception) noexcept {
   } catch (const std::exception& what) {
     text += std::string(": ") + what.what();
   } catch (...) {
+    text += ": something else than a std::exception";
   }
   check_failed("", text.c_str(), "", 0);
 }
