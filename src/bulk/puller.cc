@@ -342,24 +342,25 @@ void Puller::reads_over(Transfer& transfer) {
     return;
   }
   transfer.state = State::confirming;
+  transfer.spec.host->transfers().asked_.push_back({transfer.spec.lease, transfer.id});
   transfer.spec.host->send_confirm(transfer.spec.lease, transfer.spec.release, transfer.spec.call,
                                    transfer.spec.attempt);
 }
 
 bool Puller::on_confirm_answer(PullHost& host, const LeaseName& lease, bool valid,
                                std::span<const std::byte> good) {
-  List<Transfer>& list = host.transfers().transfers_;
-  for (Transfer* transfer = list.front(); transfer != nullptr; transfer = list.next(*transfer)) {
-    if (transfer->state != State::confirming || !(transfer->spec.lease == lease)) continue;
-    if (valid) {
-      end(*transfer, {}, std::vector<std::byte>(good.begin(), good.end()));
-    } else {
-      ++stats_.transfers_stale;
-      end(*transfer, {Code::stale, "the owner took the bytes back while they were read"}, {});
-    }
-    return true;
+  std::deque<TransferList::Asked>& asked = host.transfers().asked_;
+  if (asked.empty() || !(asked.front().lease == lease)) return false;
+  Transfer* transfer = transfers_.find(asked.front().transfer);
+  asked.pop_front();
+  if (transfer == nullptr || transfer->state != State::confirming) return false;  // it is over
+  if (valid) {
+    end(*transfer, {}, std::vector<std::byte>(good.begin(), good.end()));
+  } else {
+    ++stats_.transfers_stale;
+    end(*transfer, {Code::stale, "the owner took the bytes back while they were read"}, {});
   }
-  return false;
+  return true;
 }
 
 void Puller::endpoint_failed(DataEndpoint& endpoint) {
@@ -369,6 +370,7 @@ void Puller::endpoint_failed(DataEndpoint& endpoint) {
 }
 
 void Puller::host_closed(PullHost& host, const Status& why) {
+  host.transfers().asked_.clear();
   // Those with READs outstanding stay until their completions.
   for (const SlotId id : transfers_of(host)) {
     Transfer* transfer = transfers_.find(id);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <vector>
 
@@ -227,7 +228,15 @@ class TransferList {
 
  private:
   friend class Puller;
+  /// A CONFIRM that was sent and not answered. Answers come in the order of the CONFIRMs, and each
+  /// speaks for the transfer that asked, also when that one is over: another transfer of the same
+  /// lease may have fetched bytes after the owner looked.
+  struct Asked {
+    LeaseName lease;
+    SlotId transfer;
+  };
   List<Puller::Transfer> transfers_;
+  std::deque<Asked> asked_;
 };
 
 }  // namespace pawl::bulk
