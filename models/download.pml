@@ -362,6 +362,7 @@ end:
        if
        :: transfer[c] == T_READING ->
 #if defined(MUTANT_NO_CONFIRM)
+         frame_to_callee(c, RELEASE, lease_slot[c], lease_gen[c], lease_epoch[c]);
          accept(c)
 #elif defined(MUTANT_EARLY_CONFIRM)
          if
