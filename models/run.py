@@ -194,7 +194,7 @@ def main():
     if not args.names:
         for model, lines in unreached.items():
             for line in sorted(lines):
-                print(f"{line}: no row of {model} reaches a statement of this line")
+                print(f"{line}: no row of {model} takes a step of this line")
                 wrong += 1
     print(f"{time.monotonic() - started:.0f} s, {wrong} not as expected")
     sys.exit(1 if wrong else 0)

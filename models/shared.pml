@@ -142,9 +142,12 @@ end:
 proctype Reader(byte l) {
   byte g, i, good;
   byte landing[BLOCKS * PARTS];
+  byte use[2];                   /* what was lent, by segment */
 end:
   do
-  :: d_step { to_reader[l]?DESCRIPTOR(g, good) -> i = 0; good = 0 };
+  :: d_step { to_reader[l]?DESCRIPTOR(g, good) ->
+       use[0] = expected[AT(l, 0)]; use[1] = expected[AT(l, 1)];
+       i = 0; good = 0 };
      do
      :: d_step { i < SEGMENTS(l) * PARTS -> landing[i] = content[i]; i++ }     /* D */
      :: i == SEGMENTS(l) * PARTS -> break                                      /* C */
@@ -154,8 +157,8 @@ end:
      d_step { to_reader[l]?ANSWER(g, good) ->
        do
        :: i < SEGMENTS(l) && (good & (1 << i)) ->           /* Landing::accept */
-         assert(landing[i * PARTS] == expected[AT(l, i)]);
-         assert(landing[i * PARTS + 1] == expected[AT(l, i)]);
+         assert(landing[i * PARTS] == use[i]);
+         assert(landing[i * PARTS + 1] == use[i]);
          i++
        :: i < SEGMENTS(l) && !(good & (1 << i)) -> i++      /* Landing::discard */
        :: i == SEGMENTS(l) -> break
@@ -169,7 +172,7 @@ end:
        :: l == 1 -> to_owner[l]!RELEASE(g)
        :: else
        fi;
-       g = 0; i = 0; good = 0 }
+       use[0] = 0; use[1] = 0; g = 0; i = 0; good = 0 }
   od
 }
 
