@@ -95,9 +95,9 @@ Status Lease::list_single() {
     return refused;
   }
   if (listener_ != nullptr) listener_gate_.store(0, std::memory_order_relaxed);
-  s.word.store(generation_, std::memory_order_relaxed);
+  s.word.lend(generation_, std::memory_order_relaxed);
   s.extent->list(s);
-  word_->store(generation_, std::memory_order_release);
+  word_->lend(generation_, std::memory_order_release);
   return {};
 }
 
@@ -106,9 +106,9 @@ Status Lease::list_single() {
 // listener is told after all are listed.
 Status Lease::list_many() {
   for (std::size_t i = 0; i < segment_count_; ++i) {
-    segment(i).word.store(generation_, std::memory_order_relaxed);
+    segment(i).word.lend(generation_, std::memory_order_relaxed);
   }
-  word_->store(generation_, std::memory_order_release);
+  word_->lend(generation_, std::memory_order_release);
   Status refused;
   for (std::size_t i = 0; i < segment_count_ && refused.ok(); ++i) {
     LeaseSegment& s = segment(i);

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/list.h"
+#include "memory/generation_word.h"
 #include "memory/quarantine.h"
 #include "memory/registrar.h"
 #include "pawl/buffer.h"
@@ -63,7 +64,7 @@ struct LeaseSegment : ListNode<> {
   detail::Extent* extent = nullptr;
   detail::ExtentRef memory;  // dropped by whoever moves `place` to taken
   std::span<const std::byte> bytes;
-  std::atomic<std::uint64_t> word{0};      // the lease's generation while lent, then one more
+  GenerationWord word;                     // the lease's generation while lent, then one more
   LeaseSegment* next_withdrawn = nullptr;  // with the two below: the withdrawing thread's
   bool memory_due = false;                 // it took the segment and owes the reference's drop
   bool idle_due = false;
@@ -75,12 +76,6 @@ struct LeaseSegment : ListNode<> {
 constexpr bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) {
   return a.data() < b.data() + b.size() && b.data() < a.data() + a.size();
 }
-
-/// The end of a lease (or of one of its segments): THE one place of the library where a generation
-/// goes from LENT (odd) to ended (even). Compare-and-swap, then a sequentially consistent fence, so
-/// that no store that follows in program order, or in any thread that is told, passes before the
-/// change. A caller that loses has seen the word changed and is fenced too. True for the winner.
-bool end_word(std::atomic<std::uint64_t>& word, std::uint64_t generation) noexcept;
 
 /// Bytes lent to one peer for one call and direction (or ticket). Lives in its slot of the table
 /// for ever; a `Lease&` means the same lease as long as its handle exists and, where the guard
@@ -144,7 +139,7 @@ class Lease {
   static constexpr std::uint32_t kEnded = 2;
   static constexpr std::uint32_t kGateClosed = 1u << 31;  // listener_gate_
 
-  Lease(LeaseTable& table, std::uint32_t slot, std::atomic<std::uint64_t>& word)
+  Lease(LeaseTable& table, std::uint32_t slot, GenerationWord& word)
       : table_(table), word_(&word), slot_(slot) {}
 
   LeaseSegment& segment(std::size_t i) {
@@ -184,7 +179,7 @@ class Lease {
   void drop_hold();
 
   LeaseTable& table_;
-  std::atomic<std::uint64_t>* const word_;
+  GenerationWord* const word_;
   std::uint64_t generation_ = 0;
   const std::uint32_t slot_;
   std::atomic<std::uint32_t> holds_{0};  // handle, finishing, settling, withdrawals under way

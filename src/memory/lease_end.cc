@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "memory/lease.h"
+#include "memory/generation_word.h"
 
 #if defined(__GNUC__) && !defined(__clang__) && defined(__SANITIZE_THREAD__)
 // The thread sanitizer does not model fences. Nothing that it sees depends on this one: it orders
@@ -13,10 +13,10 @@ namespace pawl::memory {
 // a check that sees the old generation comes before the change here (S); the change comes before
 // any later write to the memory (W) because of the fence. So no D sees W. A release store instead
 // would let the W that follows it in program order become visible first.
-bool end_word(std::atomic<std::uint64_t>& word, std::uint64_t generation) noexcept {
+bool end_word(GenerationWord& word, std::uint64_t generation) noexcept {
   std::uint64_t expected = generation;
-  const bool won = word.compare_exchange_strong(expected, generation + 1, std::memory_order_acq_rel,
-                                                std::memory_order_acquire);
+  const bool won = word.bits_.compare_exchange_strong(
+      expected, generation + 1, std::memory_order_acq_rel, std::memory_order_acquire);
   std::atomic_thread_fence(std::memory_order_seq_cst);
   return won;
 }

@@ -34,13 +34,13 @@ static_assert(LeaseTable::kLeasesMax < kIndexMask);
 LeaseTable::LeaseTable(detail::PoolCore& core, std::uint32_t leases_max, std::uint64_t seed)
     : core_(core), leases_max_(leases_max), random_(seed != 0 ? seed : random_u64()) {
   PAWL_CHECK(leases_max_ > 0, "the pool checked its options");
-  Result<std::span<std::byte>> words = host_.allocate(leases_max_ * sizeof(std::uint64_t));
+  Result<std::span<std::byte>> words = host_.allocate(leases_max_ * sizeof(GenerationWord));
   PAWL_CHECK(words.ok(),
              "the system refused the memory for the generation words of leases: lower "
              "PoolOptions::leases_max");
   words_ = *words;
   for (std::uint32_t i = 0; i < leases_max_; ++i) {
-    new (word_address(i)) std::atomic<std::uint64_t>(0);
+    new (words_.data() + i * sizeof(GenerationWord)) GenerationWord();
   }
   side_bytes_ = leases_max_ * (sizeof(Lease) + sizeof(std::atomic<std::int64_t>));
   // Zero pages that cost nothing until a slot is used.
@@ -94,7 +94,7 @@ Lease* LeaseTable::fresh_slot() {
   } while (!slots_.compare_exchange_weak(slots, slots + kOneInUse, std::memory_order_acquire,
                                          std::memory_order_relaxed));
   // An even start, far from the end of 64 bits: a generation is never used again.
-  word(slot).store(random_.next() >> 2 << 1, std::memory_order_relaxed);
+  word(slot).start(random_.next() >> 2 << 1);
   new (&lent_at_[slot]) std::atomic<std::int64_t>(kNotForRoom);
   Lease* lease = new (&leases_[slot]) Lease(*this, slot, word(slot));
   used_slots_.store(slot + 1, std::memory_order_release);

@@ -47,12 +47,12 @@ class LeaseTable {
   [[nodiscard]] std::uint32_t leases_max() const { return leases_max_; }
 
   /// The generation words as registered memory, for `expose`; what the reader of verify_read READs.
-  [[nodiscard]] std::span<std::byte> words() const { return words_; }
+  [[nodiscard]] std::span<const std::byte> words() const { return words_; }
   [[nodiscard]] MemoryHandle words_handle(std::size_t device) const {
     return piece_->handle(device);
   }
-  [[nodiscard]] std::byte* word_address(std::uint32_t slot) const {
-    return words_.data() + std::size_t{slot} * sizeof(std::uint64_t);
+  [[nodiscard]] const std::byte* word_address(std::uint32_t slot) const {
+    return words_.data() + std::size_t{slot} * sizeof(GenerationWord);
   }
 
   /// Ends up to `count` of the oldest leases whose end gives memory back to the pool: of guards
@@ -78,8 +78,8 @@ class LeaseTable {
   Lease* take_slot();
   Lease* fresh_slot();
   void recycle(Lease& lease);
-  [[nodiscard]] std::atomic<std::uint64_t>& word(std::uint32_t slot) const {
-    return *reinterpret_cast<std::atomic<std::uint64_t>*>(word_address(slot));
+  [[nodiscard]] GenerationWord& word(std::uint32_t slot) const {
+    return reinterpret_cast<GenerationWord*>(words_.data())[slot];
   }
   bool next_candidate(TimePoint before, Candidate& out);
   void find_candidates(TimePoint before);

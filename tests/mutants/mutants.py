@@ -29,7 +29,8 @@ MUTANTS = [
     ("confirm-ignores-generation", "src/memory/lease_end.cc",
      "std::atomic_thread_fence(std::memory_order_seq_cst);\n  return won;",
      "std::atomic_thread_fence(std::memory_order_seq_cst);\n"
-     "  if (won) word.store(generation, std::memory_order_relaxed);\n  return won;", [SIM, UNIT]),
+     "  if (won) word.bits_.store(generation, std::memory_order_relaxed);\n  return won;",
+     [SIM, UNIT]),
     ("no-segment-bitmap", "src/bulk/lender.cc",
      "if (lease.segment_valid(name.generation, i)) continue;", "continue;", [SIM]),
     ("reader-ignores-bitmap", "src/rpc/client_download.cc",
