@@ -6,7 +6,7 @@ set -euo pipefail
 packages_run=(g++ cmake ninja-build libisal-dev libprotobuf-dev libprotoc-dev protobuf-compiler
               libfmt-dev libcli11-dev)
 packages_test=(ccache git python3 libgtest-dev libgmock-dev)
-packages_ci=(clang-19 clang-tidy-19 clang-format-14 libclang-rt-19-dev spin)
+packages_ci=(clang-19 clang-tidy-19 clang-format-14 libclang-rt-19-dev g++-aarch64-linux-gnu spin)
 
 case "${1:-}" in
   run)  wanted=("${packages_run[@]}") ;;
