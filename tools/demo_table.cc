@@ -181,6 +181,12 @@ Verdict judge(const std::vector<Row>& rows) {
     }
   }
   for (const Row& row : rows) {
+    if (row.guard == Guard::verify && row.late_reads_reused < kReusedReadsMin) {
+      return {false,
+              fmt::format("FAILED: the run proved nothing: {} late READs hit reused buffers "
+                          "under {} (at least {} are needed); give it more --seconds.",
+                          grouped(row.late_reads_reused), names(row.guard), kReusedReadsMin)};
+    }
     if (row.guard != Guard::none) continue;
     if (row.late_reads_reused < kReusedReadsMin || row.wrong_bytes == 0) {
       return {false, fmt::format("FAILED: the run proved nothing: without a guard {} late READs "

@@ -54,7 +54,7 @@ Lend lend(Blocks blocks) {
   return Lend(std::move(blocks));
 }
 
-/// Where a download lands. A retry of a call lands in other bytes than the attempt before it.
+/// Where a download lands.
 class Into {
  public:
   struct Nowhere {};

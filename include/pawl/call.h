@@ -60,8 +60,8 @@ enum class Whereabouts : std::uint8_t {
 /// What happened on the way, for logs and tuning. Durations are zero where a step did not happen.
 struct CallInfo {
   Guard guard = Guard::verify;
-  bool bulk = false;  ///< bytes moved by READ
-  std::uint16_t attempts = 1;
+  bool bulk = false;           ///< bytes moved by READ
+  std::uint16_t attempts = 1;  ///< so far always 1: nothing is retried by itself
   Duration total{0};
   Duration queue{0};  ///< until the request was posted
   Duration wire{0};   ///< from there to the answer
@@ -260,6 +260,7 @@ class Download {
   Download(const Download&) = delete;
   Download& operator=(const Download&) = delete;
 
+  /// At most kSegmentsMax entries in all, else the caller gets too_large instead of the answer.
   void add(Block block);
   /// This segment has no bytes, for this reason (not_found, …); the others are served.
   void add(Status status);

@@ -21,8 +21,7 @@ class ChannelCore;  // src/rpc/channel_core.h
 struct ChannelOptions {
   /// Of calls that give none.
   Duration default_deadline = std::chrono::seconds(30);
-  /// The guard for what this end lends; nothing goes below `guard_floor`. `automatic` chooses the
-  /// strongest that both ends can do.
+  /// The guard for what this end lends. `automatic`: verify, the one that every fabric can do.
   bool guard_automatic = true;
   Guard guard = Guard::verify;
   /// After a timeout or cancel, lent memory stays in quarantine until the peer acknowledged the
@@ -34,8 +33,9 @@ struct ChannelOptions {
   Duration connect_timeout = std::chrono::seconds(3);
   /// A peer of which nothing was heard for this long (pings included) is given up.
   Duration liveness = std::chrono::seconds(10);
-  /// Calls waiting for a connection or credits, per poller; more are refused (resource_exhausted).
-  std::uint32_t queued_calls_max = 16384;
+  /// Calls that wait or are under way at the same time, per poller; more are refused
+  /// (resource_exhausted).
+  std::uint32_t calls_max = 16384;
 };
 
 /// The way to a peer: connects when the first call needs it, reconnects by itself, and keeps one

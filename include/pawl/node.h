@@ -41,7 +41,8 @@ struct NodeOptions {
   /// Requests that wait for their handler, per poller; more are shed (overloaded).
   std::uint32_t handler_queue_max = 4096;
   std::uint32_t handlers_per_turn = 64;
-  /// Payloads and blocks up to this size travel inside messages.
+  /// Blocks up to this size travel inside messages instead of being pulled; at most half of
+  /// message_bytes_max.
   std::uint32_t inline_bytes_max = 4096;
   /// One request or reply, encoded; larger ones are refused locally: use bulk.
   std::uint32_t message_bytes_max = 1u << 20;
@@ -89,13 +90,15 @@ class Server {
 
 /// Wires clock, pollers, fabrics, pool and services together. Runs on threads of its own
 /// (run_background), on the caller's (run), or inside a foreign event loop (run_once, arm,
-/// event_fd). Any thread, except where a member says otherwise.
+/// event_fd). Any thread, except where a member says otherwise; as long as the node has no threads
+/// of its own, `serve` and `stats` belong to the thread that turns its poller.
 class Node {
  public:
   /// Errors (fabric, memory limits) show at the first use that needs what failed, and in
   /// `status()`.
   explicit Node(const NodeOptions& options = {});
-  /// Stops the pollers, ends every connection, fails every call that is left (connection_lost).
+  /// Stops the pollers, ends every connection, fails every call that is left (connection_lost). Not
+  /// on the thread of one of its pollers.
   ~Node();
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
@@ -126,7 +129,8 @@ class Node {
   [[nodiscard]] Pool& pool();
 
   /// Names `blocks` for whoever holds the ticket's bytes; `listen` is the address under which
-  /// peers reach this node. The lease ends at `deadline` from now, or by `end_ticket`.
+  /// peers reach this node. After `deadline` from now, or `end_ticket`, nobody can begin to pull
+  /// what it names; pulls that began end by their own deadlines (Block::retire cuts them off).
   Result<Ticket> issue_ticket(std::vector<Block> blocks, std::string_view listen,
                               Duration deadline);
   void end_ticket(const Ticket& ticket);
@@ -138,6 +142,8 @@ class Node {
   void run();
   /// Starts a thread per poller; stopped by the destructor or `stop`.
   void run_background();
+  /// Ends `run` and the threads of `run_background`, and waits for those. On a poller's own thread,
+  /// as in a handler, it does not wait: they end after their turn.
   void stop();
 
   /// For a foreign loop, one poller: one turn (true: there may be more to do); prepare to sleep

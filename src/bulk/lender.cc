@@ -89,10 +89,10 @@ Lender::Check Lender::confirm(LendHost& host, const LeaseName& name, bool releas
       const std::size_t count = lease.segment_count();
       for (std::size_t i = 0; i < count; ++i) {
         if (lease.segment_valid(name.generation, i)) continue;
-        if (check.withdrawn_bitmap.empty()) {
-          check.withdrawn_bitmap.assign((count + 7) / 8, std::byte{0xff});
+        if (check.good_bitmap.empty()) {
+          check.good_bitmap.assign((count + 7) / 8, std::byte{0xff});
         }
-        check.withdrawn_bitmap[i / 8] &= ~(std::byte{1} << static_cast<int>(i % 8));
+        check.good_bitmap[i / 8] &= ~(std::byte{1} << static_cast<int>(i % 8));
       }
     }
     if (release) over(*entry, LeaseEnd::released, true);

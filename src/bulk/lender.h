@@ -71,7 +71,7 @@ class Lender {
 
   struct Check {
     bool valid = false;
-    std::vector<std::byte> withdrawn_bitmap;  ///< segments that are still good; empty = all
+    std::vector<std::byte> good_bitmap;  ///< segments that are still good; empty = all
   };
   /// Answers CONFIRM: valid only from LENT with the same generation. With `release` the lease is
   /// over afterwards, whatever the answer.

@@ -133,7 +133,7 @@ bool Puller::pump() {
       record.id = id;
       record.grant = grant;
       record.next = grant.offset;
-      record.posted = poller_.now();
+      record.granted = poller_.now();
       ++transfer->records;
       post_record(record);
       any = true;
@@ -163,13 +163,14 @@ void Puller::post_record(GrantRecord& record) {
 void Puller::post_waiting(DataEndpoint& endpoint) {
   while (GrantRecord* record = endpoint.waiting.front()) {
     if (!endpoint.usable || endpoint.reads >= endpoint.reads_max) return;
-    if (!post_chain(*record, endpoint)) return;
+    const bool all = post_chain(*record, endpoint);
+    arm_timeout(endpoint);
+    if (!all) return;
     if (record->next < record->grant.offset + record->grant.bytes) continue;
     record->stopped = true;
     record->unlink();
     if (record->reads > 0) {
       endpoint.posted.push_back(*record);
-      arm_timeout(endpoint);
     } else {
       record_over(*record);
     }
@@ -200,6 +201,7 @@ bool Puller::post_chain(GrantRecord& record, DataEndpoint& endpoint) {
   const std::size_t posted = fabric_.post(endpoint.id, std::span(chain).first(count), why);
   if (posted == 0) return false;  // queue full, or in ERR: its completions or `failed` come
   record.next = ends[posted - 1];
+  record.posted = poller_.now();
   record.reads += static_cast<std::uint32_t>(posted);
   endpoint.reads += static_cast<std::uint32_t>(posted);
   stats_.reads_posted += posted;
@@ -208,7 +210,7 @@ bool Puller::post_chain(GrantRecord& record, DataEndpoint& endpoint) {
 
 // One READ from offset `from` of the transfer: within one remote piece, scattered over at most
 // segments.size() landing pieces.
-bool Puller::build_read(const Transfer& transfer, GrantRecord& record, fabric::WorkRequest& request,
+void Puller::build_read(const Transfer& transfer, GrantRecord& record, fabric::WorkRequest& request,
                         std::span<fabric::LocalSegment> segments, std::uint64_t from,
                         std::uint64_t& bytes) const {
   std::uint64_t skip = from;
@@ -236,7 +238,6 @@ bool Puller::build_read(const Transfer& transfer, GrantRecord& record, fabric::W
     ++landing;
   }
   request.local = segments.first(used);
-  return true;
 }
 
 void Puller::on_read(const fabric::Completion& completion) {
@@ -268,7 +269,7 @@ void Puller::on_read(const fabric::Completion& completion) {
 void Puller::record_over(GrantRecord& record) {
   Transfer& transfer = *transfers_.find(SlotId::unpack(record.grant.transfer.value));
   const bool ok = !record.failed;
-  flow_.on_complete(record.grant, ok, ok ? poller_.now() - record.posted : Duration{0},
+  flow_.on_complete(record.grant, ok, ok ? poller_.now() - record.granted : Duration{0},
                     poller_.now());
   if (ok) {
     transfer.bytes_read += record.grant.bytes;
@@ -317,7 +318,9 @@ void Puller::stop_record(GrantRecord& record) {
   if (record.reads == 0) {
     record_over(record);
   } else {
-    record.endpoint->posted.push_back(record);
+    DataEndpoint& endpoint = *record.endpoint;
+    endpoint.posted.push_back(record);
+    if (endpoint.usable) arm_timeout(endpoint);
   }
 }
 
@@ -453,10 +456,18 @@ void Puller::end(Transfer& transfer, Status status, std::vector<std::byte> good)
   }
 }
 
+// The grant whose READs have been outstanding for longest; one that is partly posted counts too.
+GrantRecord* Puller::oldest_outstanding(DataEndpoint& endpoint) {
+  GrantRecord* const posted = endpoint.posted.front();
+  GrantRecord* const partly = endpoint.waiting.front();
+  if (partly == nullptr || partly->reads == 0) return posted;
+  return posted == nullptr || partly->posted < posted->posted ? partly : posted;
+}
+
 // The software timeout of READs runs from posting: a device may never complete one.
 void Puller::arm_timeout(DataEndpoint& endpoint) {
   if (endpoint.timeout.armed()) return;
-  if (GrantRecord* oldest = endpoint.posted.front()) {
+  if (GrantRecord* oldest = oldest_outstanding(endpoint)) {
     endpoint.timeout.arm(poller_, oldest->posted + options_.read_timeout, &Puller::on_timeout,
                          &endpoint);
   }
@@ -465,7 +476,7 @@ void Puller::arm_timeout(DataEndpoint& endpoint) {
 void Puller::on_timeout(void* context) {
   DataEndpoint& endpoint = *static_cast<DataEndpoint*>(context);
   Puller& puller = endpoint.puller;
-  GrantRecord* oldest = endpoint.posted.front();
+  GrantRecord* oldest = oldest_outstanding(endpoint);
   if (oldest == nullptr || !endpoint.usable) return;
   if (oldest->posted + puller.options_.read_timeout > puller.poller_.now()) {
     puller.arm_timeout(endpoint);

@@ -33,7 +33,8 @@ struct GrantRecord : ListNode<> {
   std::uint32_t reads = 0;  ///< posted and not complete
   bool stopped = false;     ///< nothing more of it is posted
   bool failed = false;
-  TimePoint posted;
+  TimePoint granted;
+  TimePoint posted;  ///< its last READ
   struct DataEndpoint* endpoint = nullptr;
 };
 
@@ -184,7 +185,7 @@ class Puller {
   void stop_record(GrantRecord& record);
   void post_record(GrantRecord& record);
   bool post_chain(GrantRecord& record, DataEndpoint& endpoint);
-  bool build_read(const Transfer& transfer, GrantRecord& record, fabric::WorkRequest& request,
+  void build_read(const Transfer& transfer, GrantRecord& record, fabric::WorkRequest& request,
                   std::span<fabric::LocalSegment> segments, std::uint64_t from,
                   std::uint64_t& bytes) const;
   void post_waiting(DataEndpoint& endpoint);
@@ -192,6 +193,7 @@ class Puller {
   void reads_over(Transfer& transfer);
   void fail(Transfer& transfer, Status why);
   void end(Transfer& transfer, Status status, std::vector<std::byte> good);
+  static GrantRecord* oldest_outstanding(DataEndpoint& endpoint);
   void arm_timeout(DataEndpoint& endpoint);
   static void on_timeout(void* endpoint);
 

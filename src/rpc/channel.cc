@@ -68,8 +68,6 @@ class CallOperation : public OperationState<T>, public rpc::ClientCall {
     refuse({Code::unavailable, "the node of this channel was shut down"});
     this->release();
   }
-  void refuse(const Status& why) { finish_call(rpc::CallResult(why)); }
-
   void start_here() {
     if (channel_->node().closed()) {
       return refuse({Code::unavailable, "the node of this channel was shut down"});

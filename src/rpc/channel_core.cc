@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rpc/channel_core.h"
 
+#include <memory>
 #include <utility>
 
 namespace pawl::detail {
@@ -11,8 +12,12 @@ namespace {
 class LaneRelease final : private Work {
  public:
   static void post(NodeCore& node, std::size_t poller, std::shared_ptr<rpc::Lane> lane) {
-    auto* self = new LaneRelease(std::move(lane));
-    if (!node.post(poller, *self)) run_it(self);
+    auto self = std::unique_ptr<LaneRelease>(new LaneRelease(std::move(lane)));
+    if (node.post(poller, *self)) {
+      static_cast<void>(self.release());  // it deletes itself
+    } else {
+      node.let_lane_go(poller, std::move(self->lane_));
+    }
   }
 
  private:

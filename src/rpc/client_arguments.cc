@@ -38,6 +38,10 @@ Status ClientCall::check_arguments(const detail::PoolCore& pool) const {
   if (lands && method_.bulk != BulkDirection::download) {
     return {Code::invalid_argument, "into() goes with download methods only"};
   }
+  if (!blocks.empty() && method_.one_way) {
+    return {Code::invalid_argument,
+            "a one-way method cannot lend: its call is over before anything could be read"};
+  }
   if (blocks.size() > kSegmentsMax) {
     return {Code::too_large, "more than 1024 blocks are lent in one call"};
   }

@@ -50,9 +50,8 @@ void ClientCall::start(std::shared_ptr<Lane> lane) {
   }
   deadline_ = started_ + budget;
   deadline_timer_.arm(engine.poller(), deadline_, &ClientCall::on_deadline, this);
-  retain_call();  // submit may end it
+  const Kept kept(*this);
   lane_->submit(*this);
-  release_call();
 }
 
 void ClientCall::connected(Connection& connection) {
@@ -89,7 +88,13 @@ Guard ClientCall::lending_guard() const {
 // The last moment before the request goes out: the lease begins here.
 bool ClientCall::prepare_frame() {
   if (state_ != State::queued) return false;
-  if (segments_.empty() || inline_upload_) return true;
+  const bool lends = !segments_.empty() && !inline_upload_;
+  if (lends && !lend_segments()) return false;
+  going_out_ = true;
+  return true;
+}
+
+bool ClientCall::lend_segments() {
   Engine& engine = lane_->engine();
   guard_ = lending_guard();
   if (!connection_->guard_negotiated(guard_)) {
@@ -179,10 +184,15 @@ void ClientCall::frame_sent() {
 }
 
 void ClientCall::on_response(const Response& response) {
+  const Kept kept(*this);
   answered_ = lane_->engine().poller().now();
   // The callee is done with what it was lent.
   take_back(bulk::LeaseEnd::released);
   if (response.code != Code::ok) {
+    if (response.lease) {  // nobody will read it
+      answer_lease_ = *response.lease;
+      give_back_unread();
+    }
     if (response.message.empty()) {
       return end(Status(response.code, "the peer gave no reason", response.ran, response.native));
     }
@@ -212,7 +222,7 @@ void ClientCall::on_deadline(void* context) {
     return;
   }
   self->take_back(bulk::LeaseEnd::timeout);
-  if (self->request_went_out_) {
+  if (self->going_out_) {
     self->connection_->send_cancel(self->id_, self->attempt_, Code::deadline);
   }
   const auto budget =
@@ -241,11 +251,19 @@ void ClientCall::cancel() {
   --lane_->engine().stats().calls_live;
   state_ = State::over;
   take_back(bulk::LeaseEnd::cancelled);
-  if (request_went_out_ && connection_) {
+  if (going_out_ && connection_) {
     connection_->send_cancel(id_, attempt_, Code::cancelled);
   }
   CallResult forgotten{Status()};
   leave(forgotten);
+  // Here, on its poller: with the last reference the lane goes too.
+  const std::shared_ptr<Lane> lane = std::move(lane_);
+}
+
+void ClientCall::refuse(const Status& why) {
+  CallResult result(why);
+  stop_pull(result);
+  finish_call(std::move(result));
 }
 
 // Lets go of connection, lane, timer and transfer; what must outlive the call does.

@@ -85,11 +85,25 @@ class ClientCall : public OutFrame,
   virtual void retain_call() noexcept = 0;
   virtual void release_call() noexcept = 0;
 
+  /// Keeps the call alive in a scope in which it may end, and its last holder let it go.
+  class Kept {
+   public:
+    explicit Kept(ClientCall& call) noexcept : call_(call) { call_.retain_call(); }
+    Kept(const Kept&) = delete;
+    Kept& operator=(const Kept&) = delete;
+    ~Kept() { call_.release_call(); }
+
+   private:
+    ClientCall& call_;
+  };
+
  protected:
   virtual ~ClientCall();
   /// The end. The object may go when this returns.
   virtual void finish_call(CallResult result) = 0;
   void end(Status status);
+  /// The end of a call that never started: nothing was sent, own buffers come back.
+  void refuse(const Status& why);
 
  private:
   enum class State : std::uint8_t { idle, waiting, queued, sent, landing, pulling, over };
@@ -112,6 +126,7 @@ class ClientCall : public OutFrame,
   [[nodiscard]] CallInfo info() const;
   [[nodiscard]] Request request_frame() const;
   [[nodiscard]] Guard lending_guard() const;
+  bool lend_segments();
 
   const Method method_;
   Payload request_;
@@ -128,7 +143,8 @@ class ClientCall : public OutFrame,
   std::uint16_t attempt_ = 1;
   Timer deadline_timer_;
   TimePoint deadline_ = TimePoint::never();
-  bool request_went_out_ = false;
+  bool going_out_ = false;         // the first piece of the request: the peer may know the call
+  bool request_went_out_ = false;  // the last piece: its handler may run
 
   // Upload.
   bool inline_upload_ = false;

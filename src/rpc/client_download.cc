@@ -103,6 +103,7 @@ void ClientCall::acquire_from_pool(Pool& pool, std::vector<std::size_t> sizes) {
 
 void ClientCall::on_landing(void* context, Result<std::vector<Buffer>> buffers) {
   auto* self = static_cast<ClientCall*>(context);
+  const Kept kept(*self);
   if (!buffers.ok()) {
     self->give_back_unread();
     return self->end(buffers.status().with_ran(Ran::yes));
@@ -202,6 +203,7 @@ void ClientCall::give_back_unread() {
 }
 
 void ClientCall::pull_done(bulk::TransferId, bulk::PullResult result) {
+  const Kept kept(*this);
   transfer_.reset();
   read_ = result.read;
   confirm_ = result.confirm;

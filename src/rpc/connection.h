@@ -100,6 +100,11 @@ class Connection final : public RefCounted<Connection>,
     return (own_.guards & peer_.guards & guard_bit(guard)) != 0;
   }
   [[nodiscard]] std::size_t body_bytes_max() const { return session_.body_bytes_max(); }
+  /// Calls of ours that wait or are under way.
+  [[nodiscard]] std::size_t calls() const { return calls_.size(); }
+  /// Counts the bytes of requests that wait for their handlers or are in their hands.
+  void hold_request(std::size_t bytes) { served_bytes_ += bytes; }
+  void let_request_go(std::size_t bytes) { served_bytes_ -= bytes; }
   [[nodiscard]] bulk::LentList& lent() { return lent_; }
 
   /// The fabric was destroyed: no completion comes any more. After `fail`.
@@ -157,6 +162,8 @@ class Connection final : public RefCounted<Connection>,
   void endpoint_stuck(bulk::DataEndpoint& endpoint) override;
 
   static constexpr std::uint32_t kServedCallsMax = 65536;  ///< of one peer, not yet over
+  /// Requests of one peer that are held for their handlers; more calls are shed.
+  static constexpr std::size_t kServedBytesMax = std::size_t{64} << 20;
 
  private:
   friend class DataLink;
@@ -171,6 +178,7 @@ class Connection final : public RefCounted<Connection>,
   [[nodiscard]] std::uint64_t hint_to_send() const override;
 
   Status on_hello(std::span<const std::byte> body);
+  Status check_guard(const std::optional<LeaseDescriptor>& lease) const;
   Status on_request(const FrameHeader& header, std::span<const std::byte> body);
   Status on_response(const FrameHeader& header, std::span<const std::byte> body);
   Status on_confirm(const FrameHeader& header, std::span<const std::byte> body);
@@ -219,6 +227,7 @@ class Connection final : public RefCounted<Connection>,
   bulk::TransferList transfers_;
   CallMap<ClientCall> calls_;
   CallMap<ServerCall> served_;
+  std::size_t served_bytes_ = 0;
   std::uint64_t next_call_;
 
   struct DataRoleState {

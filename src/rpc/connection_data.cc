@@ -13,6 +13,7 @@ namespace {
 constexpr Duration kDataBackoffFirst = std::chrono::milliseconds(1);
 constexpr Duration kDataBackoffMax = std::chrono::seconds(1);
 constexpr Duration kDataConnectTimeout = std::chrono::seconds(3);
+constexpr Duration kDataHelloTimeout = std::chrono::seconds(5);  // from its making to its hello
 
 fabric::EndpointOptions data_options(Engine& engine, std::uint64_t group) {
   const fabric::Capabilities& can = engine.fabric().capabilities();
@@ -154,8 +155,8 @@ DataLink::~DataLink() = default;
 
 Status DataLink::post_receive() {
   MessageSlots& slots = connection_.engine().slots();
-  const std::optional<std::uint32_t> slot = slots.take();
-  if (!slot) return {Code::resource_exhausted, "all message slots are in use"};
+  const std::optional<std::uint32_t> slot = slots.take_spare();
+  if (!slot) return {Code::resource_exhausted, "too many data endpoints wait for a hello"};
   const fabric::LocalSegment segment{
       slots.bytes(*slot).data(), static_cast<std::uint32_t>(slots.slot_bytes()), slots.handle()};
   fabric::WorkRequest request;
@@ -163,9 +164,19 @@ Status DataLink::post_receive() {
   request.op = fabric::Opcode::receive;
   request.local = {&segment, 1};
   Status why;
-  if (connection_.engine().fabric().post(endpoint_.id, {&request, 1}, why) == 1) return {};
+  if (connection_.engine().fabric().post(endpoint_.id, {&request, 1}, why) == 1) {
+    Poller& poller = connection_.engine().poller();
+    hello_timeout_.arm(poller, poller.now() + kDataHelloTimeout, &DataLink::on_hello_timeout, this);
+    return {};
+  }
   slots.give_back(*slot);
   return why;
+}
+
+void DataLink::on_hello_timeout(void* link) {
+  auto* self = static_cast<DataLink*>(link);
+  self->connection_.data_link_over(*self,
+                                   {Code::data_lost, "a data endpoint never said its hello"});
 }
 
 Status DataLink::connected(std::uint32_t peer_read_depth) {
@@ -240,11 +251,13 @@ Status DataLink::on_hello(const fabric::Completion& completion) {
     return {Code::protocol_error, "a data endpoint belongs to another connection than it says"};
   }
   hello_seen_ = true;
+  hello_timeout_.cancel();
   return {};
 }
 
 void DataLink::close() {
   closing_ = true;
+  hello_timeout_.cancel();
   connection_.engine().puller().endpoint_failed(endpoint_);
   connection_.engine().fabric().close(endpoint_.id);
 }

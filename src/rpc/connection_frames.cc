@@ -84,14 +84,21 @@ Status Connection::on_hello(std::span<const std::byte> body) {
   return {};
 }
 
+// A peer lends with what was negotiated: a weaker guard would be read without the check.
+Status Connection::check_guard(const std::optional<LeaseDescriptor>& lease) const {
+  if (!lease || lease->lease.generation == 0 || guard_negotiated(lease->guard)) return {};
+  return {Code::protocol_error, "the peer lends with a guard that was not negotiated"};
+}
+
 Status Connection::on_request(const FrameHeader& header, std::span<const std::byte> body) {
   Request request;
   if (Status parsed = parse(body, request); !parsed.ok()) return parsed;
+  if (Status known = check_guard(request.lease); !known.ok()) return known;
   if (served_.contains(header.call)) {
     return {Code::protocol_error, "a call id is used again while its call is under way"};
   }
   if (served_.size() >= kServedCallsMax) {
-    return {Code::protocol_error, "the peer has more than served_calls_max calls under way"};
+    return {Code::protocol_error, "the peer has more than 65536 calls under way"};
   }
   ServerCall* call = ServerCall::make(*this, header, body);
   served_.emplace(header.call, call);
@@ -107,6 +114,12 @@ Status Connection::on_request(const FrameHeader& header, std::span<const std::by
         Status(Code::unimplemented, "the peer serves no method of that name"));
     return {};
   }
+  if (served_bytes_ > kServedBytesMax) {
+    ++stats.served_shed;
+    call->answer_without_handler(
+        Status(Code::overloaded, "more than 64 MiB of this caller's requests wait or are served"));
+    return {};
+  }
   if (!engine_.enqueue_handler()) {
     ++stats.served_shed;
     call->answer_without_handler(
@@ -120,6 +133,7 @@ Status Connection::on_request(const FrameHeader& header, std::span<const std::by
 Status Connection::on_response(const FrameHeader& header, std::span<const std::byte> body) {
   Response response;
   if (Status parsed = parse(body, response); !parsed.ok()) return parsed;
+  if (Status known = check_guard(response.lease); !known.ok()) return known;
   const auto found = calls_.find(header.call);
   if (found == calls_.end() || !found->second->awaits_response(header.attempt)) {
     // A descriptor for a call or attempt that is over: given back at once, unread.
@@ -144,7 +158,7 @@ Status Connection::on_confirm(const FrameHeader& header, std::span<const std::by
   ConfirmAnswer answer;
   answer.lease = confirm.lease;
   answer.valid = check.valid;
-  answer.bitmap = check.withdrawn_bitmap;
+  answer.bitmap = check.good_bitmap;
   std::array<std::byte, ConfirmAnswer::kFixedBytes + (kSegmentsMax + 7) / 8> bytes;
   send(FrameType::confirm_answer, header.call, header.attempt,
        std::span(bytes).first(encode(answer, bytes)));

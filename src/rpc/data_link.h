@@ -5,6 +5,7 @@
 
 #include "bulk/puller.h"
 #include "fabric/fabric.h"
+#include "pawl/timer.h"
 #include "rpc/handshake.h"
 
 namespace pawl::rpc {
@@ -39,11 +40,13 @@ class DataLink {
 
  private:
   Status on_hello(const fabric::Completion& completion);
+  static void on_hello_timeout(void* link);
 
   Connection& connection_;
   const DataRole role_;
   const std::uint32_t incarnation_;
   bulk::DataEndpoint endpoint_;
+  Timer hello_timeout_;
   bool connected_ = false;
   bool hello_seen_ = false;
   bool closing_ = false;

@@ -24,15 +24,20 @@ ConnectingLane::~ConnectingLane() {
 }
 
 void ConnectingLane::submit(ClientCall& call) {
+  const std::size_t calls = waiting_count_ + (connection_ ? connection_->calls() : 0);
+  if (calls >= options_.calls_max) {
+    return call.no_connection({Code::resource_exhausted,
+                               "calls_max calls of this channel wait or are under way: wait for "
+                               "some to end, or raise ChannelOptions::calls_max"});
+  }
   if (connection_ && connection_->state() == Connection::State::ready) {
     return call.connected(*connection_);
   }
-  if (!call.waits_for_connection() && !connection_ && !last_error_.ok()) {
+  // Between two attempts the reason of the last one is the answer for who does not want to wait;
+  // the next attempt is made all the same.
+  if (!call.waits_for_connection() && !connection_ && retry_.armed()) {
+    wanted_ = true;
     return call.no_connection(last_error_);
-  }
-  if (waiting_count_ >= options_.queued_calls_max) {
-    return call.no_connection(
-        {Code::resource_exhausted, "queued_calls_max calls of this channel wait for a connection"});
   }
   waiting_.push_back(call);
   ++waiting_count_;
@@ -72,7 +77,8 @@ void ConnectingLane::connect_later() {
 
 void ConnectingLane::on_retry(void* context) {
   auto* self = static_cast<ConnectingLane*>(context);
-  if (!self->connection_ && !self->waiting_.empty()) self->connect();
+  const bool wanted = std::exchange(self->wanted_, false) || !self->waiting_.empty();
+  if (!self->connection_ && wanted) self->connect();
 }
 
 // The calls that do not want to wait, or all. What is told of one may end others.
@@ -116,9 +122,9 @@ void ConnectingLane::connection_over(Connection& connection, const Status& why) 
     return;
   }
   connection_.reset();
-  last_error_ = why.code() == Code::connection_lost || why.code() == Code::cancelled
-                    ? Status(why)
-                    : Status::with_detail(why.code(), std::string(why.what()));
+  // For a call that comes now the loss is why there is no connection, not how it ended.
+  const bool lost = why.code() == Code::connection_lost || why.code() == Code::cancelled;
+  last_error_ = Status::with_detail(lost ? Code::unavailable : why.code(), std::string(why.what()));
   if (gone_) return;
   if (why.code() == Code::invalid_argument || why.code() == Code::unauthenticated ||
       why.code() == Code::unimplemented) {

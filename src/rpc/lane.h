@@ -74,6 +74,7 @@ class ConnectingLane final : public Lane, public ConnectionOwner {
   Timer retry_;
   Duration backoff_{0};
   Status last_error_;
+  bool wanted_ = false;  // somebody who does not wait would use a connection
   bool gone_ = false;
 };
 

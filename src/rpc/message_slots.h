@@ -29,6 +29,10 @@ class MessageSlots {
     free_.pop_back();
     return slot;
   }
+  /// For what the peer may keep for long: half of the slots stay for sending.
+  [[nodiscard]] std::optional<std::uint32_t> take_spare() {
+    return free_.size() * 2 > memory_.size() / slot_bytes_ ? take() : std::nullopt;
+  }
   void give_back(std::uint32_t slot) { free_.push_back(slot); }
 
   [[nodiscard]] std::span<std::byte> bytes(std::uint32_t slot) {

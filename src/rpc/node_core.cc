@@ -45,6 +45,10 @@ NodeContext::NodeContext(const NodeOptions& node_options, const Clock& node_cloc
 
 namespace pawl::detail {
 
+namespace {
+constexpr std::size_t kTicketChannelsMax = 256;
+}  // namespace
+
 NodeCore::NodeCore(const NodeOptions& options, Node& node)
     : context_(options, options.clock != nullptr ? *options.clock : steady_clock_, options.log) {
   context_.node = &node;
@@ -63,6 +67,11 @@ NodeCore::NodeCore(const NodeOptions& options, Node& node)
     status_ = {Code::invalid_argument,
                "guards none, disconnect and deregister need NodeOptions::allow_baselines: they are "
                "for demo, bench and tests"};
+  }
+  if (options.inline_bytes_max > options.message_bytes_max / 2) {
+    status_ = {Code::invalid_argument,
+               "NodeOptions::inline_bytes_max is more than half of message_bytes_max: what travels "
+               "inline must fit into a message"};
   }
   if (options.pollers == 0) {
     status_ = {Code::invalid_argument, "NodeOptions::pollers is 0: a node needs at least one"};
@@ -106,6 +115,10 @@ void NodeCore::close() {
     const std::lock_guard lock(mutex_);
     if (closed_.exchange(true, std::memory_order_acq_rel)) return;
   }
+  for (const auto& shard : shards_) {
+    PAWL_CHECK(shard->thread.get_id() != std::this_thread::get_id(),
+               "a Node is destroyed on the thread of one of its pollers, which it would wait for");
+  }
   stop();
   // From here on nothing else turns the pollers; what was posted before runs.
   ticket_channels_.clear();
@@ -130,6 +143,35 @@ void NodeCore::close() {
     while (shard->poller.run_once()) {
     }
   }
+  release_lanes();
+}
+
+void NodeCore::release_lanes() {
+  for (;;) {
+    std::vector<std::pair<std::size_t, std::shared_ptr<rpc::Lane>>> lanes;
+    {
+      const std::lock_guard lock(mutex_);
+      lanes.swap(lanes_left_);
+      if (lanes.empty()) ended_ = true;
+    }
+    if (lanes.empty()) return;
+    for (auto& [index, lane] : lanes) {
+      const Poller::Scope scope(shards_[index]->poller);
+      lane->channel_gone();
+      lane.reset();
+    }
+  }
+}
+
+void NodeCore::let_lane_go(std::size_t poller, std::shared_ptr<rpc::Lane> lane) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!ended_) {
+      lanes_left_.emplace_back(poller, std::move(lane));
+      return;
+    }
+  }
+  lane->channel_gone();
 }
 
 void NodeCore::run() {
@@ -151,6 +193,10 @@ void NodeCore::run_background() {
 
 void NodeCore::stop() {
   for (const auto& shard : shards_) shard->poller.stop();
+  // On a poller's thread nobody is waited for: another poller may be waiting for this one.
+  for (const auto& shard : shards_) {
+    if (shard->thread.get_id() == std::this_thread::get_id()) return;
+  }
   bool joined = false;
   for (const auto& shard : shards_) {
     if (!shard->thread.joinable()) continue;
@@ -303,6 +349,9 @@ Channel NodeCore::ticket_channel(const std::string& target) {
   }
   Channel made = channel(target, {}, {});
   const std::lock_guard lock(mutex_);
+  // The addresses stand in other people's bytes: their number is not ours to trust.
+  if (ticket_channels_.size() >= kTicketChannelsMax)
+    ticket_channels_.erase(ticket_channels_.begin());
   return ticket_channels_.try_emplace(target, std::move(made)).first->second;
 }
 

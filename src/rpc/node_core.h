@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "pawl/node.h"
@@ -17,8 +18,9 @@
 #include "rpc/ticket_table.h"
 
 namespace pawl::rpc {
+class Lane;
 class ServerPoint;
-}
+}  // namespace pawl::rpc
 
 namespace pawl::detail {
 
@@ -49,6 +51,9 @@ class NodeCore : public std::enable_shared_from_this<NodeCore> {
 
   /// Hands work to a poller; false if the node is closed (then it will not run).
   bool post(std::size_t poller, Work& work);
+  /// Lets a lane go that could not be handed to its poller: at the end of `close`, when nothing
+  /// turns it any more.
+  void let_lane_go(std::size_t poller, std::shared_ptr<rpc::Lane> lane);
   /// Runs `fn` on a poller's thread and waits; here if no thread turns it.
   void on_poller(std::size_t poller, const std::function<void()>& fn);
 
@@ -72,6 +77,7 @@ class NodeCore : public std::enable_shared_from_this<NodeCore> {
     std::thread thread;
   };
 
+  void release_lanes();
   Status start_shard(std::size_t index, FabricSource& source);
 
   SteadyClock steady_clock_;
@@ -85,9 +91,11 @@ class NodeCore : public std::enable_shared_from_this<NodeCore> {
   std::atomic<bool> closed_{false};
   std::atomic<bool> threads_running_{false};
   std::atomic<std::size_t> next_poller_{0};
-  std::mutex mutex_;  // post against close; servers, ticket channels
+  std::mutex mutex_;  // post against close; servers, ticket channels, lanes
   std::vector<std::shared_ptr<rpc::ServerPoint>> servers_;
   std::unordered_map<std::string, Channel> ticket_channels_;
+  std::vector<std::pair<std::size_t, std::shared_ptr<rpc::Lane>>> lanes_left_;
+  bool ended_ = false;  // close() is through
 };
 
 }  // namespace pawl::detail

@@ -80,10 +80,12 @@ ServerCall::ServerCall(rpc::Connection& connection, const FrameHeader& header,
     deadline_ = engine.poller().now() + Duration(budget);
   }
   ++engine.stats().served_live;
+  connection.hold_request(body_.size());
 }
 
 ServerCall::~ServerCall() {
   PAWL_CHECK(pulls_.empty() && lease_id_ == 0, "a served call goes after its pulls and lease");
+  forget_request();
   --connection_->engine().stats().served_live;
 }
 
@@ -153,6 +155,15 @@ void ServerCall::answer_without_handler(Status why) {
   answer(std::move(why));
 }
 
+// Nobody looks at the request's bytes any more.
+void ServerCall::forget_request() {
+  connection_->let_request_go(body_.size());
+  request_.payload = {};
+  request_.metadata = {};
+  request_.segments = {};
+  body_ = Payload();
+}
+
 // The handler is done, well or not; or there was none.
 void ServerCall::answer(Result<Payload> result) {
   deadline_timer_.cancel();
@@ -160,14 +171,24 @@ void ServerCall::answer(Result<Payload> result) {
     pull->call_over({Code::cancelled, "the handler ended before its pull"});
   }
   unconfirmed_.clear();
+  forget_request();
   if (state_ == State::over) return;
   state_ = State::answering;
+  if (reading_ != 0) {
+    // The answer gives back what was lent, so it comes after the last completion.
+    held_answer_.emplace(std::move(result));
+    return;
+  }
   if (cancelled_ || !known_ || request_.one_way) {  // nobody waits for it
     acknowledge_cancel();
     return leave();
   }
   if (!result.ok()) {
     status_ = std::move(result).status();
+  } else if (parts_.size() > kSegmentsMax) {
+    status_ = Status(Code::too_large,
+                     "the handler added more than 1024 parts to its download: answer in several "
+                     "calls, or join small parts");
   } else {
     status_ = Status();
     reply_ = *std::move(result);
@@ -365,12 +386,22 @@ void ServerCall::cancel() {
   const Status why = over_status();
   while (heeds && !pulls_.empty()) pulls_.front()->call_over(why);
   if (heeds) unconfirmed_.clear();
-  for (CancelWait* wait : std::exchange(cancel_waits_, {})) wait->over(why);
+  while (!cancel_waits_.empty()) {  // what is told of one may drop others
+    CancelWait* const wait = cancel_waits_.back();
+    cancel_waits_.pop_back();
+    wait->over(why);
+  }
 }
 
 void ServerCall::read_over() {
   --reading_;
   if (reading_ != 0) return;
+  if (held_answer_) {
+    const Ref<ServerCall> self(this);
+    Result<Payload> result = *std::move(held_answer_);
+    held_answer_.reset();
+    return answer(std::move(result));
+  }
   if (cancelled_) acknowledge_cancel();
   if (state_ == State::over) leave();
 }

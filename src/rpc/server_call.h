@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -97,6 +98,7 @@ class ServerCall final : public RefCounted<ServerCall>,
   void cancel();
   void acknowledge_cancel();
   void leave();
+  void forget_request();
   [[nodiscard]] std::size_t payload_bytes() const;
   [[nodiscard]] rpc::Response response_frame() const;
   Status lend_parts();
@@ -117,6 +119,7 @@ class ServerCall final : public RefCounted<ServerCall>,
   bool ack_due_ = false;
   bool ran_ = false;
   std::uint32_t reading_ = 0;
+  std::optional<Result<Payload>> held_answer_;  // the handler is done, its last READs are not
 
   Call call_;
   Upload upload_view_;

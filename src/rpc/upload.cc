@@ -30,7 +30,7 @@ Status PullBase::find_bytes(std::size_t first, std::size_t count, ByteRange rang
   std::uint64_t joined = 0;
   for (std::size_t i = first; i < first + count; ++i) {
     if (segments[i].length > kTransferBytesMax - joined) {
-      return {Code::too_large, "the upload is longer than transfer_bytes_max"};
+      return {Code::too_large, "the upload is longer than 1 TiB: pull its segments one by one"};
     }
     joined += segments[i].length;
   }
@@ -153,7 +153,10 @@ void PullBase::check_unconfirmed() {
   call_->pulls().push_back(*this);
   if (call_->cancelled()) return over(call_->over_status());
   std::vector<memory::Landing> landing = std::exchange(call_->unconfirmed(), {});
-  if (landing.empty() || !call_->request().lease) return over(std::move(landing));
+  // What travelled inside the request was never lent.
+  if (landing.empty() || !call_->request().lease || call_->request().lease->lease.generation == 0) {
+    return over(std::move(landing));
+  }
   bulk::PullSpec check = spec();
   check.landing = std::move(landing);
   // It may be over before `confirm` returns.

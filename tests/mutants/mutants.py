@@ -14,6 +14,8 @@ import sys
 import tempfile
 
 SIM = ["test_sim", "--gtest_filter=StormTest.*:BulkTest.*:StackTest.*"]
+PROTOCOL = ["test_protocol", "--gtest_filter=UploadTest.*:ConnectionTest.*"]
+EDGES = ["test_sim", "--gtest_filter=EdgesTest.*:MisuseTest.*"]
 UNIT = ["test_unit", "--gtest_filter=*emory*:*ease*:*ool*:*anding*:*egion*"]
 
 SIM_FABRIC = ["test_sim", "--gtest_filter=SimNetwork.*:Faulty.*"]
@@ -45,6 +47,19 @@ MUTANTS = [
      "static_cast<void>(reason);\n  lease_id_ = 0;", [SIM]),
     ("retire-ends-nothing", "src/memory/buffer.cc",
      "if (extent_) extent_->withdraw_all(memory::LeaseEnd::withdrawn);", "", [SIM, UNIT]),
+    ("answer-by-lease", "src/bulk/puller.cc",
+     "  asked.pop_front();\n  if (transfer == nullptr",
+     "  asked.pop_front();\n"
+     "  for (Transfer& each : host.transfers().transfers_) {\n"
+     "    if (each.state == State::confirming && each.spec.lease == lease) {\n"
+     "      transfer = &each;\n      break;\n    }\n  }\n  if (transfer == nullptr", [PROTOCOL]),
+    ("answer-while-reading", "src/rpc/server_call.cc",
+     "  if (reading_ != 0) {\n    // The answer", "  if (false) {\n    // The answer", [PROTOCOL]),
+    ("guard-of-the-peer-is-believed", "src/rpc/connection_frames.cc",
+     "if (!lease || lease->lease.generation == 0 || guard_negotiated(lease->guard)) return {};",
+     "return {};", [PROTOCOL]),
+    ("half-a-request-is-not-cancelled", "src/rpc/client_call.cc",
+     "if (going_out_ && connection_) {", "if (request_went_out_ && connection_) {", [EDGES]),
     ("hold-until-ack-ignored", "src/rpc/client_call.cc",
      "terms.hold_until_ack = lane_->options().hold_until_ack;", "", [SIM]),
     ("disconnect-does-not-disconnect", "src/bulk/lender.cc",

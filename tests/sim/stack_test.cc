@@ -2,6 +2,7 @@
 // The whole stack in virtual time: calls, bulk both ways, deadlines, cancels, losses.
 #include <string>
 
+#include "pawl/task_group.h"
 #include "sim/stack_fixture.h"
 
 namespace pawl {
@@ -17,6 +18,7 @@ constexpr Method kEcho = make_method("test.Stack/Echo");
 constexpr Method kSlow = make_method("test.Stack/Slow");
 constexpr Method kGet = make_method("test.Stack/Get", BulkDirection::download);
 constexpr Method kPut = make_method("test.Stack/Put", BulkDirection::upload);
+constexpr Method kLatest = make_method("test.Stack/Latest", BulkDirection::download);
 
 /// Get(tag, bytes) lends a buffer with the tag's pattern; Put(tag) checks what it pulls.
 class StackTest : public testing::StackFixture {
@@ -171,7 +173,7 @@ TEST_F(StackTest, ANodeThatGoesDropsTheHandlersThatWait) {
 
 TEST_F(StackTest, MoreCallsThanMayWaitForAConnectionAreRefused) {
   ChannelOptions channel;
-  channel.queued_calls_max = 10;
+  channel.calls_max = 10;
   start({}, {}, channel);
   Channel nowhere = client_->channel("nobody:1", channel);
   std::vector<Started> calls;
@@ -198,8 +200,49 @@ TEST_F(StackTest, MoreCallsThanMayWaitForAConnectionAreRefused) {
   EXPECT_EQ(client_->stats().calls_live, 0u);
 }
 
-// The heart of it: READs that are executed long after their call is over.
-TEST_F(StackTest, LateReadsOfUploadsAreRefused) {
+// The heart of it: READs that are executed when their bytes belong to another use already.
+TEST_F(StackTest, LateReadsOfReusedMemoryAreRefused) {
+  constexpr std::size_t kBytes = 100'000;
+  Block latest;
+  service_.add(kLatest,
+               [&latest](Call& call, std::span<const std::byte> request, Upload&,
+                         Download& out) -> Task<Result<Payload>> {
+                 std::move(latest).retire();  // its readers are cut off, its memory comes next
+                 auto buffer = co_await ok(call.pool().acquire(kBytes));
+                 fill(buffer.bytes(), number(request));
+                 latest = std::move(buffer).freeze();
+                 out.add(latest);
+                 co_return Payload();
+               });
+  start();
+  Faults faults;
+  faults.read_delay = 1;
+  faults.read_delay_max = 20ms;
+  world_.set_faults(faults);
+  int good = 0, stale = 0, wrong = 0;
+  const auto one = [&](std::uint64_t tag) -> Task<Status> {
+    auto got = co_await channel_.call(kLatest, payload(tag), into(client_->pool()));
+    if (got.ok()) ++(holds(got->parts()[0]->bytes(), tag) ? good : wrong);
+    if (got.status().code() == Code::stale) ++stale;
+    co_return Status();
+  };
+  const auto all = [&]() -> Task<Status> {
+    TaskGroup group;
+    for (std::uint64_t tag = 1; tag <= 200; ++tag) {
+      (void)group.spawn(one(tag));
+      co_await sleep_for(2ms);
+    }
+    co_return co_await group.join();
+  };
+  EXPECT_TRUE(world_.run(*client_, all()).ok());
+  EXPECT_EQ(wrong, 0);
+  EXPECT_GT(stale, 50);
+  EXPECT_GT(good, 0);
+  latest = Block();
+  expect_quiet();
+}
+
+TEST_F(StackTest, UploadsThatTimeOutDoNoHarm) {
   start();
   ASSERT_TRUE(put(1, 100000).ok());
   Faults faults;

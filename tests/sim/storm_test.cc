@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "pawl/task_group.h"
 #include "pawl/testing.h"
+#include "pawl/when.h"
 #include "support/function_service.h"
 
 namespace pawl {
@@ -33,9 +34,9 @@ void fill(std::span<std::byte> bytes, std::uint64_t tag) {
     std::memcpy(bytes.data() + i, &value, 8);
   }
 }
-bool holds(std::span<const std::byte> bytes, std::uint64_t tag) {
+bool holds(std::span<const std::byte> bytes, std::uint64_t tag, std::uint64_t first_word = 0) {
   for (std::size_t i = 0; i + 8 <= bytes.size(); i += 8) {
-    const std::uint64_t value = word(tag, i);
+    const std::uint64_t value = word(tag, first_word * 8 + i);
     if (std::memcmp(bytes.data() + i, &value, 8) != 0) return false;
   }
   return true;
@@ -46,11 +47,20 @@ struct Tally {
   std::uint64_t ended = 0, ok = 0, stale = 0, deadline = 0, wrong = 0, late = 0;
 };
 
+/// A block that the server keeps, and whose it is.
+struct Cached {
+  Block block;
+  std::uint64_t tag = 0;
+};
+
 /// One run: two clients and a server that caches a few blocks and evicts them while they are read.
 class CacheInAStorm {
  public:
   CacheInAStorm(std::uint64_t seed, Guard guard)
-      : random_(seed ^ 0x10ad), guard_(guard), storm_(seed, handled_service(), options()) {
+      : seed_(seed),
+        random_(seed ^ 0x10ad),
+        guard_(guard),
+        storm_(seed, handled_service(), options()) {
     storm_.before_crash([this] { forget_cache(); });
   }
 
@@ -78,6 +88,7 @@ class CacheInAStorm {
     options.channel.guard_automatic = false;
     options.channel.guard = guard_;
     options.channel.liveness = 200ms;
+    options.channel.hold_until_ack = guard_ == Guard::verify && seed_ % 3 == 0;
     return options;
   }
 
@@ -90,11 +101,12 @@ class CacheInAStorm {
   }
 
   void forget_cache() {
-    for (Block& block : cache_) block = Block();
+    for (Cached& each : cache_) each = {};
   }
 
   // --- the service --------------------------------------------------------------------------
 
+  // Blocks of the cache beside a new one, each with its own tag in the reply.
   Task<Result<Payload>> get(Call& call, std::span<const std::byte> request, Download& out) {
     std::uint64_t tag = 0, bytes = 0;
     std::memcpy(&tag, request.data(), 8);
@@ -102,24 +114,52 @@ class CacheInAStorm {
     auto buffer = co_await ok(call.pool().acquire(bytes, 20ms));
     fill(buffer.bytes(), tag);
     const Block block = std::move(buffer).freeze();
+    std::vector<std::uint64_t> tags{tag};
     out.add(block);
-    // The cache makes room while the caller still reads.
-    Block& evicted = cache_[random_.below(kCached)];
-    std::move(evicted).retire();
-    evicted = block;
-    co_return Payload();
+    for (std::size_t i = random_.below(3); i > 0; --i) {
+      const std::size_t at = random_.below(kCached);
+      if (cache_[at].block) out.add(cache_[at].block);
+      if (cache_[at].block) tags.push_back(cache_[at].tag);
+    }
+    // The cache makes room while the callers still read.
+    Cached& evicted = cache_[random_.below(kCached)];
+    std::move(evicted.block).retire();
+    evicted = {block, tag};
+    co_return Payload(std::as_bytes(std::span(tags)));
   }
 
   Task<Result<Payload>> put(Call& call, std::span<const std::byte> request, Upload& in) {
     std::uint64_t tag = 0;
     std::memcpy(&tag, request.data(), 8);
-    auto pulled = co_await in.pull(call.pool());
+    const std::uint64_t half = in.size() / 16 * 8;
+    const std::uint64_t way = half > 0 ? random_.below(3) : 0;
+    if (way == 0) {
+      co_return judge(co_await in.pull(call.pool()), tag, 0);
+    }
+    if (way == 1) {  // two pulls of one lease at once
+      auto [first, second] = co_await when_all(in.pull(call.pool(), {0, half}),
+                                               in.pull(call.pool(), {half, in.size()}));
+      const Result<Payload> one = judge(std::move(first), tag, 0);
+      Result<Payload> two = judge(std::move(second), tag, half);
+      co_return one.ok() ? std::move(two) : one.status();
+    }
+    auto first = co_await ok(in.pull_unconfirmed(call.pool(), {0, half}));
+    auto second = co_await ok(in.pull_unconfirmed(call.pool(), {half, in.size()}));
+    (void)first;
+    (void)second;
+    auto both = co_await in.confirm();
+    if (!both.ok()) co_return judge(both.status(), tag, 0);
+    const Result<Payload> one = judge(std::move((*both)[0]), tag, 0);
+    Result<Payload> two = judge(std::move((*both)[1]), tag, half);
+    co_return one.ok() ? std::move(two) : one.status();
+  }
+  Result<Payload> judge(Result<Buffer> pulled, std::uint64_t tag, std::uint64_t offset) {
     if (!pulled.ok()) {
       if (pulled.status().code() == Code::stale) ++tally_.stale;
-      co_return pulled.status();
+      return pulled.status();
     }
-    if (!holds(pulled->bytes(), tag)) ++tally_.wrong;
-    co_return Payload();
+    if (!holds(std::as_const(*pulled).bytes(), tag, offset / 8)) ++tally_.wrong;
+    return Payload();
   }
 
   // --- the load -----------------------------------------------------------------------------
@@ -142,10 +182,14 @@ class CacheInAStorm {
 
   Task<Status> one(Node& client, Channel channel) {
     const std::uint64_t tag = ++next_tag_;
-    const std::uint64_t bytes = 5000 + random_.below(150'000);
+    // Small ones travel inside the messages; some requests are longer than a message.
+    const std::uint64_t bytes =
+        random_.chance(0.2) ? 8 + random_.below(4000) : 5000 + random_.below(150'000);
     CallOptions options;
     options.deadline = Duration(random_.between(1'000'000, 60'000'000));
-    const std::uint64_t request[2] = {tag, bytes};
+    options.wait_for_connection = random_.chance(0.8);
+    std::vector<std::uint64_t> request{tag, bytes};
+    if (random_.chance(0.1)) request.resize(random_.between(2, 15'000));
     const TimePoint begin = storm_.world().now();
     Status status;
     if (random_.chance(0.5)) {
@@ -153,9 +197,9 @@ class CacheInAStorm {
                                     into(client.pool()), options);
       auto outcome = co_await std::move(operation);
       status = outcome.ok() ? Status() : outcome.status();
-      if (outcome.ok() && !holds(outcome->parts()[0]->bytes(), tag)) ++tally_.wrong;
       if (outcome.ok()) {
         EXPECT_EQ(outcome.ran(), Ran::yes);
+        check_parts(*outcome);
       }
     } else {
       auto buffer = co_await client.pool().acquire(bytes, 20ms);
@@ -172,6 +216,18 @@ class CacheInAStorm {
     }
     if (storm_.world().now() - begin > options.deadline) ++tally_.late;
     co_return count(std::move(status));
+  }
+  // The reply tells whose each part is.
+  void check_parts(const Pulled<Payload>& pulled) {
+    const std::span<const std::byte> tags = pulled.reply().bytes();
+    ASSERT_EQ(tags.size(), pulled.parts().size() * 8);
+    for (std::size_t i = 0; i < pulled.parts().size(); ++i) {
+      std::uint64_t tag = 0;
+      std::memcpy(&tag, tags.data() + i * 8, 8);
+      const Result<Block>& part = pulled.parts()[i];
+      if (part.ok() && !holds(part->bytes(), tag)) ++tally_.wrong;
+      if (!part.ok() && part.status().code() == Code::stale) ++tally_.stale;
+    }
   }
   Status count(Status status) {
     ++tally_.ended;
@@ -191,11 +247,12 @@ class CacheInAStorm {
     }
   }
 
+  const std::uint64_t seed_;
   Random random_;
   const Guard guard_;
   Tally tally_;
   FunctionService service_;
-  std::vector<Block> cache_ = std::vector<Block>(kCached);
+  std::vector<Cached> cache_ = std::vector<Cached>(kCached);
   Storm storm_;
   std::uint64_t next_tag_ = 0;
 };

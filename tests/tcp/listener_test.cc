@@ -152,13 +152,6 @@ TEST_F(TcpConnect, UnixSocketsAndTheFileThatADeadProcessLeft) {
 // recovers by itself.
 TEST_F(TcpConnect, WithoutDescriptorsAndAgainWithThem) {
   const Link link = connect();
-  const std::string address = listen();
-  std::vector<std::unique_ptr<RawPeer>> knocking;
-  for (int i = 0; i < 4; ++i) {
-    knocking.push_back(std::make_unique<RawPeer>(address));
-    knocking.back()->say_greeting();
-    knocking.back()->turn();
-  }
   // Before, too: the undefined sanitizer needs a descriptor when it sees a class for the first
   // time.
   auto slots = b_.memory(64);
@@ -166,6 +159,13 @@ TEST_F(TcpConnect, WithoutDescriptorsAndAgainWithThem) {
   b_.receive(link.b, 1, slots->segment(0, 64));
   a_.send(link.a, 2, message->segment(0, 64));
   ASSERT_TRUE(run_until([&] { return b_.done(1) && a_.done(2); }));
+  const std::string address = listen();
+  std::vector<std::unique_ptr<RawPeer>> knocking;
+  for (int i = 0; i < 4; ++i) {
+    knocking.push_back(std::make_unique<RawPeer>(address));
+    knocking.back()->say_greeting();
+    knocking.back()->turn();
+  }
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   const UniqueFd next(::dup(0));  // the lowest free one; all below it are taken

@@ -172,5 +172,38 @@ TEST_F(TcpStackTest, ADrainedServerRefusesNewCallsAndFinishesOldOnes) {
   EXPECT_EQ(after.ran(), Ran::no);
 }
 
+TEST_F(TcpStackTest, AHandlerMayStopItsNode) {
+  Node* stopping = nullptr;
+  constexpr Method kStop = make_method("test.Tcp/Stop");
+  service_.add(
+      kStop,
+      [&stopping](Call&, std::span<const std::byte>, Upload&, Download&) -> Task<Result<Payload>> {
+        stopping->stop();
+        co_return Payload();
+      });
+  Node client(tcp());
+  client.run_background();
+  {
+    Node server(tcp());
+    stopping = &server;
+    Result<Server> serving = server.serve("127.0.0.1:0", service_);
+    ASSERT_TRUE(serving.ok()) << serving.status().to_string();
+    server.run_background();
+    const Channel channel = client.channel(serving->address());
+    CallOptions options;
+    options.deadline = 300ms;  // the answer may not go out any more
+    (void)block(channel.call(kStop, Payload(), options));
+  }  // the destructor joins what stop() could not
+  EXPECT_FALSE(block(client.channel("127.0.0.1:1").connect(100ms)).ok()) << "the client goes on";
+}
+
+TEST_F(TcpStackTest, PortZeroIsRefusedByName) {
+  Node client(tcp());
+  client.run_background();
+  const auto outcome = block(client.channel("127.0.0.1:0").call(kEcho, Payload()));
+  EXPECT_EQ(outcome.status().code(), Code::invalid_argument);
+  EXPECT_NE(outcome.status().what().find("port 0"), std::string_view::npos) << outcome.to_string();
+}
+
 }  // namespace
 }  // namespace pawl
