@@ -57,7 +57,7 @@ MUTANTS = [
      "  if (reading_ != 0) {\n    // The answer", "  if (false) {\n    // The answer", [PROTOCOL]),
     ("guard-of-the-peer-is-believed", "src/rpc/connection_frames.cc",
      "if (!lease || lease->lease.generation == 0 || guard_negotiated(lease->guard)) return {};",
-     "return {};", [PROTOCOL]),
+     "static_cast<void>(lease);\n  return {};", [PROTOCOL]),
     ("half-a-request-is-not-cancelled", "src/rpc/client_call.cc",
      "if (going_out_ && connection_) {", "if (request_went_out_ && connection_) {", [EDGES]),
     ("hold-until-ack-ignored", "src/rpc/client_call.cc",
