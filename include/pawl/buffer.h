@@ -103,16 +103,19 @@ class Block {
   Block(Block&& other) noexcept
       : extent_(std::move(other.extent_)),
         data_(std::exchange(other.data_, nullptr)),
-        size_(std::exchange(other.size_, 0)) {}
+        size_(std::exchange(other.size_, 0)),
+        use_(other.use_) {}
   Block& operator=(Block other) noexcept {
     std::swap(extent_, other.extent_);
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
+    std::swap(use_, other.use_);
     return *this;
   }
   ~Block() = default;
 
-  /// The bytes. A Block of a Region shows what the region's holder writes after `Region::reuse`.
+  /// The bytes. Of a Region they cannot be checked here: after `Region::reuse`, or a pull into
+  /// them, this is the memory of another use, perhaps being written. `copy_out` checks.
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
@@ -121,7 +124,9 @@ class Block {
   /// A part that keeps the whole memory alive. Out of range is a programming error and ends the
   /// process; check untrusted numbers against size() first.
   [[nodiscard]] Block slice(std::size_t offset, std::size_t bytes) const;
-  /// Copies out through the memory kind, for any kind of memory.
+  /// Copies out through the memory kind, for any kind of memory. `stale` if they are a Region's
+  /// bytes and `Region::reuse` or a pull took them before the copy was complete; `to` then has
+  /// undefined content.
   Status copy_out(std::size_t offset, std::span<std::byte> to) const;
   [[nodiscard]] bool host_accessible() const noexcept;
 
@@ -142,12 +147,13 @@ class Block {
  private:
   friend class Buffer;
   friend struct BufferAccess;
-  Block(detail::ExtentRef extent, std::byte* data, std::size_t size)
-      : extent_(std::move(extent)), data_(data), size_(size) {}
+  Block(detail::ExtentRef extent, std::byte* data, std::size_t size, std::uint64_t use)
+      : extent_(std::move(extent)), data_(data), size_(size), use_(use) {}
 
   detail::ExtentRef extent_;
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
+  std::uint64_t use_ = 0;  // of a Region's bytes, the one that they were in when this was made
 };
 
 }  // namespace pawl

@@ -134,7 +134,7 @@ std::string Outcome<T>::to_string() const {
 }
 
 /// The value of a download: the reply and one entry per segment, either the checked bytes or the
-/// status that the handler gave for that segment (or `stale` if it alone was withdrawn). The call
+/// status that the handler gave for that segment (or `stale` if it alone was taken back). The call
 /// is ok also if no segment has bytes: only the loss of the whole lease fails it.
 template <class Reply>
 class Pulled {

@@ -25,7 +25,8 @@ struct ChannelOptions {
   bool guard_automatic = true;
   Guard guard = Guard::verify;
   /// After a timeout or cancel, lent memory stays in quarantine until the peer acknowledged the
-  /// cancel: no byte of a next use reaches the peer's memory, not even to be discarded there.
+  /// cancel: no byte of a next use reaches the peer's memory, not even to be discarded there. Until
+  /// then `Block::unique` refuses and `Region::reuse` answers unavailable.
   bool hold_until_ack = false;
   /// Reconnect attempts are spaced by a jittered delay that doubles up to this.
   Duration reconnect_backoff_first = std::chrono::milliseconds(10);

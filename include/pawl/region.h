@@ -14,7 +14,8 @@
 namespace pawl {
 
 struct RegionOptions {
-  /// The unit of `block` and `reuse`; divides the region's size.
+  /// The unit of `block`, `reuse` and of what makes a Block stale; divides the region's size. A
+  /// block costs 8 bytes of book-keeping.
   std::size_t block_bytes = 4096;
   /// nullptr: host memory. Must outlive the region.
   MemoryKind* kind = nullptr;
@@ -38,13 +39,18 @@ class Region {
   [[nodiscard]] std::size_t size() const;
   explicit operator bool() const { return static_cast<bool>(extent_); }
 
-  /// Blocks [first, first + count) as one Block, which can be lent. failed_precondition while a
-  /// READ lands there; invalid_argument out of range.
+  /// Blocks [first, first + count) as one Block of their present content, which can be lent until
+  /// `reuse`, or a pull, takes one of them: from then on this Block, its copies and slices that
+  /// touch what was taken are refused with `stale`, also after the blocks are readable again: call
+  /// `block` again. failed_precondition while a READ lands there; invalid_argument out of range.
   Result<Block> block(std::size_t first, std::size_t count = 1) const;
 
-  /// Ends every lease that touches blocks [first, first + count), then returns them writable: the
-  /// only supported way to write to a region that was lent. failed_precondition while a READ lands
-  /// there. The right to write lasts until the next `block` of these blocks.
+  /// Ends every lease that touches blocks [first, first + count) and makes every Block of them
+  /// stale, then returns them writable: the only supported way to write to a region whose Blocks
+  /// were given to anybody. The right to write lasts until the next `block` of these blocks.
+  /// failed_precondition while a READ lands there. unavailable while a peer that was lent them
+  /// under `hold_until_ack` has not acknowledged the end of its call: the leases are ended and the
+  /// Blocks stale all the same, but the bytes stay as they are; call again later.
   Result<std::span<std::byte>> reuse(std::size_t first, std::size_t count = 1) const;
 
   /// Ends all leases, refuses new ones, and completes when no READ, lease or quarantine holds the

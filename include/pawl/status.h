@@ -16,7 +16,7 @@ enum class Code : std::uint8_t {
   unavailable = 1,         ///< no connection to the peer, or the peer refuses new calls
   overloaded = 2,          ///< the peer shed the call before its handler
   resource_exhausted = 3,  ///< no buffer, credit or slot within the deadline
-  stale = 4,               ///< the lent bytes were taken back before they were confirmed
+  stale = 4,               ///< the bytes were taken back before they were sent or confirmed
   // The connection is gone; Pawl reconnects by itself.
   connection_lost = 20,  ///< the connection ended while the call was under way
   data_lost = 21,        ///< the data endpoint that carried the call's bytes ended

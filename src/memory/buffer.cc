@@ -4,8 +4,10 @@
 #include <utility>
 
 #include "base/check.h"
+#include "memory/buffer_access.h"
 #include "memory/extent.h"
 #include "memory/lease.h"
+#include "memory/region_core.h"
 #include "pawl/memory_kind.h"
 
 namespace pawl {
@@ -50,7 +52,7 @@ Status Buffer::copy_out(std::size_t offset, std::span<std::byte> to) const {
 bool Buffer::host_accessible() const noexcept { return !extent_ || extent_->kind().cpu_readable(); }
 
 Block Buffer::freeze() && {
-  Block block(std::move(extent_), std::exchange(data_, nullptr), std::exchange(size_, 0));
+  Block block(std::move(extent_), std::exchange(data_, nullptr), std::exchange(size_, 0), 0);
   return block;
 }
 
@@ -60,14 +62,18 @@ Block Block::slice(std::size_t offset, std::size_t bytes) const {
   PAWL_CHECK(
       inside(offset, bytes, size_),
       "a slice is outside of its Block: check numbers that come from elsewhere against size()");
-  return Block(extent_, data_ + offset, bytes);
+  return Block(extent_, data_ + offset, bytes, use_);
 }
 
 Status Block::copy_out(std::size_t offset, std::span<std::byte> to) const {
   if (!inside(offset, to.size(), size_)) {
     return Status(Code::invalid_argument, "copy_out beyond the Block's size");
   }
-  if (!to.empty()) extent_->kind().copy_out(to, data_ + offset);
+  if (to.empty()) return {};
+  if (const memory::RegionCore* region = extent_->region()) {
+    return region->copy_out(to, data_ + offset, use_);
+  }
+  extent_->kind().copy_out(to, data_ + offset);
   return {};
 }
 
@@ -94,6 +100,11 @@ Result<Buffer> Block::unique() && {
 void Block::retire() && {
   if (extent_) extent_->withdraw_all(memory::LeaseEnd::withdrawn);
   *this = Block();
+}
+
+Status BufferAccess::present(const Block& block) {
+  const memory::RegionCore* region = block.extent_ ? block.extent_->region() : nullptr;
+  return region != nullptr ? region->present(block.bytes(), block.use_) : Status();
 }
 
 std::size_t Block::live_leases() const noexcept { return extent_ ? extent_->lent() : 0; }

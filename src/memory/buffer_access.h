@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include "memory/extent.h"
+#include "memory/lease.h"
 #include "pawl/buffer.h"
 #include "pawl/region.h"
 
@@ -14,9 +17,14 @@ struct BufferAccess {
   static Buffer buffer(detail::ExtentRef extent, std::byte* data, std::size_t size) {
     return Buffer(std::move(extent), data, size);
   }
-  static Block block(detail::ExtentRef extent, std::byte* data, std::size_t size) {
-    return Block(std::move(extent), data, size);
+  /// `use`: of a region's bytes, RegionCore::use.
+  static Block block(detail::ExtentRef extent, std::byte* data, std::size_t size,
+                     std::uint64_t use) {
+    return Block(std::move(extent), data, size, use);
   }
+  static std::uint64_t use(const Block& block) { return block.use_; }
+  /// `stale` for a Block of a region whose bytes are in another use since it was made.
+  static Status present(const Block& block);
   /// True for memory of this pool and of regions made with it, and for empty handles.
   static bool of_pool(const Block& block, const detail::PoolCore& pool) {
     return !block.extent_ || &block.extent_->core() == &pool;

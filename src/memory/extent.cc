@@ -40,8 +40,8 @@ void Extent::go_home() noexcept {
   }
 }
 
-Status Extent::admit(const std::byte* data, std::size_t bytes) {
-  if (region_ != nullptr) return region_->admit({data, bytes});
+Status Extent::admit(std::span<const std::byte> range, std::uint64_t use) {
+  if (region_ != nullptr) return region_->admit(range, use);
   if (home_ == Home::messages) {
     return Status(Code::failed_precondition, "message slots cannot be lent: copy into a Buffer");
   }

@@ -83,9 +83,9 @@ class alignas(64) Extent : public ListNode<memory::FreeList> {
   /// Segments on the lists: a hint without the mutex.
   [[nodiscard]] std::size_t lent() const { return lent_.load(std::memory_order_relaxed); }
 
-  /// May [data, data + bytes) be lent? Refuses closed regions, ranges that are landing or in the
-  /// hands of a writer, and what would take the landing reserve. With the mutex held.
-  Status admit(const std::byte* data, std::size_t bytes);
+  /// May a Block of these bytes, made at `use` of a region, be lent? Refuses closed regions, bytes
+  /// that are in another use since, and what would take the landing reserve. With the mutex held.
+  Status admit(std::span<const std::byte> range, std::uint64_t use);
   /// Puts a segment on its list, takes it off. With the mutex held. `unlist` returns true if a
   /// closed region has nothing left in flight: then region_idle() is due, outside the mutex.
   void list(memory::LeaseSegment& segment);

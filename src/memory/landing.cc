@@ -23,7 +23,7 @@ Landing::Landing(Landing&& other) noexcept
 
 Landing& Landing::operator=(Landing&& other) noexcept {
   if (this != &other) {
-    give_back(false);
+    give_back();
     extent_ = std::move(other.extent_);
     data_ = std::exchange(other.data_, nullptr);
     size_ = std::exchange(other.size_, 0);
@@ -75,11 +75,11 @@ std::size_t Landing::held_bytes() const {
 
 bool Landing::from_pool() const { return extent_ && extent_->from_pool(); }
 
-void Landing::give_back(bool landed) {
+void Landing::give_back() {
   if (!extent_) return;
   quarantine_.clear();
   extent_->core().landing_bytes().fetch_sub(held_bytes(), std::memory_order_relaxed);
-  if (memory::RegionCore* region = extent_->region()) region->end_landing({data_, size_}, landed);
+  if (memory::RegionCore* region = extent_->region()) region->end_landing({data_, size_});
   extent_ = {};
   data_ = nullptr;
   size_ = 0;
@@ -87,27 +87,28 @@ void Landing::give_back(bool landed) {
 
 Block Landing::accept(std::size_t bytes) && {
   PAWL_CHECK(extent_ && bytes <= size_, "more bytes are accepted than were landed into");
-  Block block = BufferAccess::block(extent_, data_, bytes);
-  give_back(true);
+  const RegionCore* region = extent_->region();
+  Block block = BufferAccess::block(extent_, data_, bytes, region != nullptr ? region->use() : 0);
+  give_back();
   return block;
 }
 
 Result<Buffer> Landing::accept_buffer(std::size_t bytes) && {
   PAWL_CHECK(extent_ && bytes <= size_, "more bytes are accepted than were landed into");
   if (extent_->region() != nullptr) {
-    give_back(true);
+    give_back();
     return Status(Code::failed_precondition,
                   "a range of a Region is returned as a Block; write it through Region::reuse");
   }
   Buffer buffer = BufferAccess::buffer(extent_, data_, bytes);
-  give_back(true);
+  give_back();
   return buffer;
 }
 
 Buffer Landing::discard() && {
   Buffer buffer;
   if (extent_ && extent_->region() == nullptr) buffer = BufferAccess::buffer(extent_, data_, 0);
-  give_back(false);
+  give_back();
   return buffer;
 }
 

@@ -24,7 +24,7 @@ class Landing {
   Landing() = default;
   Landing(Landing&& other) noexcept;
   Landing& operator=(Landing&& other) noexcept;
-  ~Landing() { give_back(false); }
+  ~Landing() { give_back(); }
 
   /// A whole buffer; `bytes` of it (at most its capacity, else invalid_argument and the buffer goes
   /// back) will be landed into.
@@ -60,7 +60,7 @@ class Landing {
 
  private:
   Landing(detail::ExtentRef extent, std::byte* data, std::size_t size);
-  void give_back(bool landed);
+  void give_back();
 
   detail::ExtentRef extent_;
   std::byte* data_ = nullptr;

@@ -73,6 +73,7 @@ void Lease::prepare(std::span<const Block> segments, Guard guard, bool settles_l
     s.memory = BufferAccess::reference(segments[i]);
     s.extent = s.memory.get();
     s.bytes = segments[i].bytes();
+    s.use = BufferAccess::use(segments[i]);
     s.place.store(LeaseSegment::Place::unlisted, std::memory_order_relaxed);
     bytes_ += s.bytes.size();
   }
@@ -91,7 +92,7 @@ Status Lease::list_segments() { return segment_count_ == 1 ? list_single() : lis
 Status Lease::list_single() {
   LeaseSegment& s = inline_[0];
   std::lock_guard lock(s.extent->mutex());
-  if (Status refused = s.extent->admit(s.bytes.data(), s.bytes.size()); !refused.ok()) {
+  if (Status refused = s.extent->admit(s.bytes, s.use); !refused.ok()) {
     return refused;
   }
   if (listener_ != nullptr) listener_gate_.store(0, std::memory_order_relaxed);
@@ -113,7 +114,7 @@ Status Lease::list_many() {
   for (std::size_t i = 0; i < segment_count_ && refused.ok(); ++i) {
     LeaseSegment& s = segment(i);
     std::lock_guard lock(s.extent->mutex());
-    refused = s.extent->admit(s.bytes.data(), s.bytes.size());
+    refused = s.extent->admit(s.bytes, s.use);
     if (refused.ok()) s.extent->list(s);
   }
   if (refused.ok() && listener_ != nullptr) listener_gate_.store(0, std::memory_order_release);

@@ -64,6 +64,7 @@ struct LeaseSegment : ListNode<> {
   detail::Extent* extent = nullptr;
   detail::ExtentRef memory;  // dropped by whoever moves `place` to taken
   std::span<const std::byte> bytes;
+  std::uint64_t use = 0;                   // of a region's bytes: the Block's
   GenerationWord word;                     // the lease's generation while lent, then one more
   LeaseSegment* next_withdrawn = nullptr;  // with the two below: the withdrawing thread's
   bool memory_due = false;                 // it took the segment and owes the reference's drop

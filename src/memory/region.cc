@@ -20,7 +20,7 @@ RegionCore::RegionCore(detail::PoolCore& core, std::span<std::byte> memory,
       keep_alive_(std::move(keep_alive)),
       piece_(memory, kind, MemoryUse::bulk),
       block_bytes_(block_bytes),
-      readable_((memory.size() / block_bytes + 63) / 64),
+      uses_(memory.size() / block_bytes),
       narrow_(std::make_unique<List<LeaseSegment>[]>(kLists)),
       extent_(piece_, core, this) {}
 
@@ -56,14 +56,6 @@ Status RegionCore::in_range(std::size_t first, std::size_t count) const {
                                  " are not in a region of " + std::to_string(blocks()) + " blocks");
 }
 
-void RegionCore::set_readable(std::span<const std::byte> range, bool readable) {
-  const std::size_t last = block_of(range.data() + range.size() - 1);
-  for (std::size_t i = block_of(range.data()); i <= last; ++i) {
-    const std::uint64_t bit = std::uint64_t{1} << (i % 64);
-    readable_[i / 64] = readable ? readable_[i / 64] | bit : readable_[i / 64] & ~bit;
-  }
-}
-
 bool RegionCore::landing_in(std::span<const std::byte> range) const {
   const auto after =
       std::upper_bound(landings_.begin(), landings_.end(), range.data(),
@@ -86,21 +78,37 @@ RegionCore::Held RegionCore::held(std::span<const std::byte> range) {
   return held;
 }
 
-Status RegionCore::admit(std::span<const std::byte> range) const {
-  if (closed_) return Status(Code::failed_precondition, "the region is closed");
-  if (landing_in(range)) {
-    return Status(Code::failed_precondition,
-                  "a READ lands in these bytes: lend them when the call that pulls them is over");
-  }
+namespace {
+
+Status stale() {
+  return Status(Code::stale,
+                "this Block's bytes were taken by Region::reuse, or by a pull into them, after it "
+                "was made: take it again with Region::block after writing");
+}
+
+}  // namespace
+
+Status RegionCore::present(std::span<const std::byte> range, std::uint64_t use) const {
+  if (range.empty()) return {};
   const std::size_t last = block_of(range.data() + range.size() - 1);
-  for (std::size_t i = block_of(range.data()); i <= last; ++i) {
-    if (!readable(i)) {
-      return Status(Code::failed_precondition,
-                    "these bytes were taken back by Region::reuse: call Region::block again when "
-                    "they are written, and lend what it returns");
-    }
-  }
-  return {};
+  return uses_.same(block_of(range.data()), last, use) ? Status() : stale();
+}
+
+// Another thread may call reuse while the bytes are copied; what it writes then may be in the copy.
+Status RegionCore::copy_out(std::span<std::byte> to, const std::byte* from,
+                            std::uint64_t use) const {
+  if (to.empty()) return {};
+  const std::size_t first = block_of(from);
+  const std::size_t last = block_of(from + to.size() - 1);
+  if (!uses_.same(first, last, use)) return stale();
+  piece_.kind().copy_out(to, from);
+  return uses_.same_after_copy(first, last, use) ? Status() : stale();
+}
+
+// Where a READ lands a new use began with it, so no Block of those bytes is of the present one.
+Status RegionCore::admit(std::span<const std::byte> range, std::uint64_t use) const {
+  if (closed_) return Status(Code::failed_precondition, "the region is closed");
+  return present(range, use);
 }
 
 Result<Block> RegionCore::block(std::size_t first, std::size_t count) {
@@ -112,37 +120,36 @@ Result<Block> RegionCore::block(std::size_t first, std::size_t count) {
     return Status(Code::failed_precondition,
                   "a READ lands in these blocks: ask again when the call that pulls them is over");
   }
-  set_readable(range, true);
   extent_.retain();
-  return BufferAccess::block(detail::ExtentRef(&extent_), range.data(), range.size());
+  return BufferAccess::block(detail::ExtentRef(&extent_), range.data(), range.size(), uses_.now());
 }
 
-// Withdrawn from every lease first, and only then the writer's. In between a new lease may come:
-// then the blocks are withdrawn again; after they are the writer's nothing lends them.
+// They are the writer's from the moment, in one critical section, in which nothing lends any of
+// them and a new use begins: Blocks made before are stale from then on. While they are withdrawn,
+// which is outside of it, another thread may make a Block and lend it: then once more.
 Result<std::span<std::byte>> RegionCore::reuse(std::size_t first, std::size_t count) {
   if (Status bad = in_range(first, count); !bad.ok()) return bad;
   const std::span<std::byte> range = range_of(first, count);
-  {
-    std::lock_guard lock(extent_.mutex());
-    if (landing_in(range)) {
-      return Status(
-          Code::failed_precondition,
-          "a READ lands in these blocks: reuse them when the call that pulls them is over");
+  for (;;) {
+    {
+      std::lock_guard lock(extent_.mutex());
+      if (landing_in(range)) {
+        return Status(
+            Code::failed_precondition,
+            "a READ lands in these blocks: reuse them when the call that pulls them is over");
+      }
+      const Held held = this->held(range);
+      begin_use(range);
+      if (held == Held::no) return range;
+      if (held == Held::unsettled) {
+        return Status(Code::unavailable,
+                      "the leases of these blocks are ended, but a peer has not yet acknowledged "
+                      "that it reads no more (ChannelOptions::hold_until_ack): try again when it "
+                      "has, or when the connection to it is over");
+      }
     }
-    set_readable(range, false);  // nothing lends them from here on
+    extent_.withdraw(range, LeaseEnd::withdrawn);
   }
-  extent_.withdraw(range, LeaseEnd::withdrawn);
-  std::lock_guard lock(extent_.mutex());
-  if (held(range) == Held::unsettled) {
-    return Status(Code::unavailable,
-                  "the leases of these blocks are ended, but a window over them is not yet proven "
-                  "revoked: try again in a moment");
-  }
-  if (readable(first) || landing_in(range)) {
-    return Status(Code::failed_precondition,
-                  "another thread used Region::block or a READ on these blocks at the same time");
-  }
-  return range;
 }
 
 // --- landing --------------------------------------------------------------------------------
@@ -163,11 +170,11 @@ Status RegionCore::begin_landing(std::span<const std::byte> range) {
       std::upper_bound(landings_.begin(), landings_.end(), range.data(),
                        [](const std::byte* data, const Range& r) { return data < r.begin; });
   landings_.insert(at, Range{range.data(), range.data() + range.size()});
-  set_readable(range, false);
+  begin_use(range);
   return {};
 }
 
-void RegionCore::end_landing(std::span<const std::byte> range, bool landed) {
+void RegionCore::end_landing(std::span<const std::byte> range) {
   bool due = false;
   {
     std::lock_guard lock(extent_.mutex());
@@ -175,7 +182,6 @@ void RegionCore::end_landing(std::span<const std::byte> range, bool landed) {
                                  [&](const Range& r) { return r.begin == range.data(); });
     PAWL_CHECK(at != landings_.end(), "a landing ends that did not begin");
     landings_.erase(at);
-    if (landed) set_readable(range, true);
     due = quiet();
   }
   if (due) idle();

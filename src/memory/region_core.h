@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/list.h"
+#include "memory/block_uses.h"
 #include "memory/extent.h"
 #include "memory/lease.h"
 #include "memory/piece.h"
@@ -18,10 +19,10 @@ namespace pawl::memory {
 
 class RegionClose;
 
-/// What is behind a Region: one extent over memory of the user's, and for each of its blocks who
-/// may touch it. A block is with its writer (at first, after `reuse`, or landed into without
-/// success) or readable (after `block`, or landed); only readable ones can be lent. Lives as long
-/// as references to the extent; keeps the pool. Guarded by the extent's mutex.
+/// What is behind a Region: one extent over memory of the user's, and for each of its blocks the
+/// use that it is in. `reuse` and a landing begin a new one: Blocks of earlier uses are neither
+/// lent nor copied any more. Lives as long as references to the extent; keeps the pool. Guarded by
+/// the extent's mutex.
 class RegionCore {
  public:
   static Result<detail::ExtentRef> create(detail::PoolCore& core, std::span<std::byte> memory,
@@ -39,10 +40,17 @@ class RegionCore {
   Result<std::span<std::byte>> reuse(std::size_t first, std::size_t count);
 
   /// [data, …) starts to be landed into: no live lease, no unsettled one, no other landing may
-  /// touch it. Its blocks are taken from their readers and writers.
+  /// touch it. A new use of its blocks begins.
   Status begin_landing(std::span<const std::byte> range);
-  /// It is over; `landed`: its blocks are readable from now on.
-  void end_landing(std::span<const std::byte> range, bool landed);
+  void end_landing(std::span<const std::byte> range);
+
+  /// What a Block that is made now carries; for one of bytes that a landing still holds.
+  [[nodiscard]] std::uint64_t use() const { return uses_.now(); }
+  /// Is a Block of these bytes, made at `use`, of their present use? Else `stale`. Any thread,
+  /// without the mutex.
+  [[nodiscard]] Status present(std::span<const std::byte> range, std::uint64_t use) const;
+  /// Copies bytes of that use, or answers `stale`: then `to` has undefined content. Any thread.
+  Status copy_out(std::span<std::byte> to, const std::byte* from, std::uint64_t use) const;
 
   /// Ends all leases, refuses what is new; `close` is completed when nothing is in flight.
   void close(RegionClose& close);
@@ -50,7 +58,8 @@ class RegionCore {
 
   // --- for Extent ---------------------------------------------------------------------------
 
-  Status admit(std::span<const std::byte> range) const;  // with the mutex held
+  /// May a Block of these bytes, made at `use`, be lent? With the mutex held.
+  Status admit(std::span<const std::byte> range, std::uint64_t use) const;
   /// The list for a segment: one of many for segments in one block, so that reusing a block walks
   /// few of the region's leases; the extent's own for wider ones.
   List<LeaseSegment>& list_of(std::span<const std::byte> range);
@@ -88,10 +97,9 @@ class RegionCore {
     return piece_.memory().subspan(first * block_bytes_, count * block_bytes_);
   }
   [[nodiscard]] Status in_range(std::size_t first, std::size_t count) const;
-  [[nodiscard]] bool readable(std::size_t block) const {
-    return (readable_[block / 64] >> (block % 64) & 1) != 0;
+  void begin_use(std::span<const std::byte> range) {
+    uses_.advance(block_of(range.data()), block_of(range.data() + range.size() - 1));
   }
-  void set_readable(std::span<const std::byte> range, bool readable);
   [[nodiscard]] bool landing_in(std::span<const std::byte> range) const;
   enum class Held : std::uint8_t { no, live, unsettled };
   Held held(std::span<const std::byte> range);
@@ -101,8 +109,8 @@ class RegionCore {
   std::shared_ptr<void> keep_alive_;
   Piece piece_;
   const std::size_t block_bytes_;
-  std::vector<std::uint64_t> readable_;  // a bit per block
-  std::vector<Range> landings_;          // by address; they do not overlap
+  BlockUses uses_;
+  std::vector<Range> landings_;  // by address; they do not overlap
   List<LeaseSegment> wide_;
   std::unique_ptr<List<LeaseSegment>[]> narrow_;
   bool closed_ = false;

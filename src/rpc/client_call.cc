@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -88,18 +89,21 @@ Guard ClientCall::lending_guard() const {
 // The last moment before the request goes out: the lease begins here.
 bool ClientCall::prepare_frame() {
   if (state_ != State::queued) return false;
-  const bool lends = !segments_.empty() && !inline_upload_;
-  if (lends && !lend_segments()) return false;
+  if (!segments_.empty()) {
+    if (Status lent = inline_upload_ ? copy_inline() : lend_segments(); !lent.ok()) {
+      end(std::move(lent));
+      return false;
+    }
+  }
   going_out_ = true;
   return true;
 }
 
-bool ClientCall::lend_segments() {
+Status ClientCall::lend_segments() {
   Engine& engine = lane_->engine();
   guard_ = lending_guard();
   if (!connection_->guard_negotiated(guard_)) {
-    end({Code::unimplemented, "the channel's guard is not one that both ends can do"});
-    return false;
+    return {Code::unimplemented, "the channel's guard is not one that both ends can do"};
   }
   bulk::Lender::Terms terms;
   terms.guard = guard_;
@@ -108,14 +112,25 @@ bool ClientCall::lend_segments() {
   terms.hold_until_ack = lane_->options().hold_until_ack;
   Result<LeaseDescriptor> lease = engine.lender().lend(*connection_, connection_->lent(), this,
                                                        lend_.segments(), terms, segments_);
-  if (!lease.ok()) {
-    end(lease.status());
-    return false;
-  }
+  if (!lease.ok()) return lease.status();
   lease_ = *lease;
   lease_id_ = lease->lease.id;
   bulk_ = true;
-  return true;
+  return {};
+}
+
+// Small uploads travel in the request. Not straight into the message: a block of a region may turn
+// out to be stale when it is copied, and then the request is not sent.
+Status ClientCall::copy_inline() {
+  std::size_t bytes = 0;
+  for (const Block& block : lend_.segments()) bytes += block.size();
+  inline_bytes_ = Payload(bytes);
+  std::span<std::byte> out = inline_bytes_.bytes();
+  for (const Block& block : lend_.segments()) {
+    if (Status copied = block.copy_out(0, out.first(block.size())); !copied.ok()) return copied;
+    out = out.subspan(block.size());
+  }
+  return {};
 }
 
 Request ClientCall::request_frame() const {
@@ -159,12 +174,8 @@ void ClientCall::encode_body(std::span<std::byte> out) const {
   Request request = request_frame();
   request.segments = list;
   out = out.subspan(encode(request, out));
-  if (!inline_upload_) return;
-  for (const Block& block : lend_.segments()) {
-    const Status copied = block.copy_out(0, out.first(block.size()));
-    PAWL_CHECK(copied.ok(), "a block's own bytes can be copied out");
-    out = out.subspan(block.size());
-  }
+  const std::span<const std::byte> behind = inline_bytes_.bytes();
+  if (!behind.empty()) std::memcpy(out.data(), behind.data(), behind.size());
 }
 
 FrameHeader ClientCall::frame_header() const {
@@ -180,6 +191,7 @@ void ClientCall::frame_sent() {
   state_ = State::sent;
   sent_ = lane_->engine().poller().now();
   request_ = Payload();
+  inline_bytes_ = Payload();
   if (method_.one_way) end({});
 }
 

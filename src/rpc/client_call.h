@@ -126,7 +126,8 @@ class ClientCall : public OutFrame,
   [[nodiscard]] CallInfo info() const;
   [[nodiscard]] Request request_frame() const;
   [[nodiscard]] Guard lending_guard() const;
-  bool lend_segments();
+  Status lend_segments();
+  Status copy_inline();
 
   const Method method_;
   Payload request_;
@@ -148,6 +149,7 @@ class ClientCall : public OutFrame,
 
   // Upload.
   bool inline_upload_ = false;
+  Payload inline_bytes_;  // what travels in the request; from prepare_frame to frame_sent
   std::uint64_t lease_id_ = 0;
   LeaseDescriptor lease_;
   std::vector<SegmentDescriptor> segments_;

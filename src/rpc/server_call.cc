@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "guard/policy.h"
+#include "memory/buffer_access.h"
 #include "rpc/engine.h"
 
 namespace pawl::detail {
@@ -208,7 +209,8 @@ void ServerCall::answer(Result<Payload> result) {
   connection_->add_response(*this, request_.priority == Priority::express);
 }
 
-// Blocks that are not worth a READ travel behind the reply.
+// Blocks that are not worth a READ travel behind the reply. One of a region may turn out to be
+// stale when it is copied: that segment alone says so.
 void ServerCall::inline_small_parts(Payload& reply) {
   const std::size_t each_max = connection_->engine().context().options.inline_bytes_max;
   std::size_t inline_total = 0;
@@ -233,12 +235,19 @@ void ServerCall::inline_small_parts(Payload& reply) {
   if (reply.size() > 0) std::memcpy(out.data(), reply.bytes().data(), reply.size());
   out = out.subspan(reply.size());
   for (std::size_t i = 0; i < segments_.size(); ++i) {
-    if (!segments_[i].inline_bytes) continue;
-    const Status copied = parts_[i]->copy_out(0, out.first(segments_[i].length));
-    PAWL_CHECK(copied.ok(), "a block's own bytes can be copied out");
-    out = out.subspan(segments_[i].length);
+    SegmentDescriptor& segment = segments_[i];
+    if (!segment.inline_bytes) continue;
+    const Status copied = parts_[i]->copy_out(0, out.first(segment.length));
+    if (copied.ok()) {
+      out = out.subspan(segment.length);
+    } else {
+      segment = {};
+      segment.code = copied.code();
+    }
   }
-  reply = std::move(whole);
+  // Nothing of a copy that failed is sent.
+  reply = out.empty() ? std::move(whole)
+                      : Payload(std::as_const(whole).bytes().first(whole.size() - out.size()));
 }
 
 bool ServerCall::prepare_frame() {
@@ -257,6 +266,26 @@ bool ServerCall::prepare_frame() {
   return true;
 }
 
+// Blocks of a region whose bytes were taken since the handler added them: each such segment says
+// so, the others are lent. False if there is none.
+bool ServerCall::drop_stale_parts() {
+  std::vector<Block> good;
+  std::size_t next = 0;
+  for (SegmentDescriptor& segment : segments_) {
+    if (segment.kind == rpc::KeyKind::none) continue;
+    Block& block = lent_blocks_[next++];
+    if (Status present = BufferAccess::present(block); present.ok()) {
+      good.push_back(std::move(block));
+    } else {
+      segment = {};
+      segment.code = present.code();
+    }
+  }
+  const bool dropped = good.size() < lent_blocks_.size();
+  lent_blocks_ = std::move(good);
+  return dropped;
+}
+
 // The leases begin with the answer.
 Status ServerCall::lend_parts() {
   rpc::Engine& engine = connection_->engine();
@@ -265,14 +294,23 @@ Status ServerCall::lend_parts() {
   if (!connection_->guard_negotiated(guard)) {
     return {Code::unimplemented, "the caller cannot do the guard that this server lends with"};
   }
-  std::vector<SegmentDescriptor> lent(lent_blocks_.size());
   bulk::Lender::Terms terms;
   terms.guard = guard;
   terms.deadline = deadline_ + options.lease_grace;
   terms.call = id_;
+  std::vector<SegmentDescriptor> lent(lent_blocks_.size());
   Result<rpc::LeaseDescriptor> lease =
       engine.lender().lend(*connection_, connection_->lent(), this, lent_blocks_, terms, lent);
-  if (!lease.ok()) return lease.status();
+  while (!lease.ok()) {
+    if (lease.status().code() != Code::stale || !drop_stale_parts()) return lease.status();
+    if (lent_blocks_.empty()) {  // nothing is left to lend
+      parts_.clear();
+      return {};
+    }
+    lent.resize(lent_blocks_.size());
+    lease =
+        engine.lender().lend(*connection_, connection_->lent(), this, lent_blocks_, terms, lent);
+  }
   lease_id_ = lease->lease.id;
   lease_ = *lease;
   lease_.segments = static_cast<std::uint16_t>(segments_.size());

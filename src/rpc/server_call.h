@@ -102,6 +102,7 @@ class ServerCall final : public RefCounted<ServerCall>,
   [[nodiscard]] std::size_t payload_bytes() const;
   [[nodiscard]] rpc::Response response_frame() const;
   Status lend_parts();
+  bool drop_stale_parts();
 
   Ref<rpc::Connection> connection_;
   const std::uint64_t id_;

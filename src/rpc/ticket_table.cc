@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/bytes.h"
+#include "memory/buffer_access.h"
 
 namespace pawl::rpc {
 
@@ -59,7 +60,10 @@ Result<Ticket> TicketTable::issue(std::vector<Block> blocks, std::string_view ad
   TicketFields fields;
   fields.address = std::string(address);
   fields.incarnation = incarnation_;
-  for (const Block& block : blocks) fields.length += block.size();
+  for (const Block& block : blocks) {
+    if (Status stale = BufferAccess::present(block); !stale.ok()) return stale;
+    fields.length += block.size();
+  }
   const std::lock_guard lock(mutex_);
   fields.id = next_id_++;
   fields.generation = random_.next();

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-SIM = ["test_sim", "--gtest_filter=StormTest.*:BulkTest.*:StackTest.*"]
+SIM = ["test_sim", "--gtest_filter=StormTest.*:BulkTest.*:StackTest.*:RegionUse.*"]
 PROTOCOL = ["test_protocol", "--gtest_filter=UploadTest.*:ConnectionTest.*"]
 EDGES = ["test_sim", "--gtest_filter=EdgesTest.*:MisuseTest.*"]
 UNIT = ["test_unit", "--gtest_filter=*emory*:*ease*:*ool*:*anding*:*egion*"]
@@ -97,12 +97,50 @@ MUTANTS = [
     ("failed-landing-shows-its-bytes", "src/memory/landing.cc",
      "BufferAccess::buffer(extent_, data_, 0);", "BufferAccess::buffer(extent_, data_, size_);",
      [UNIT]),
-    ("failed-landing-is-readable", "src/memory/region.cc",
-     "if (landed) set_readable(range, true);", "set_readable(range, landed || true);", [UNIT]),
+    ("landing-begins-no-use", "src/memory/region.cc",
+     "range.data() + range.size()});\n  begin_use(range);\n",
+     "range.data() + range.size()});\n", [UNIT]),
+    ("landed-block-of-an-earlier-use", "src/memory/landing.cc",
+     "region != nullptr ? region->use() : 0", "region != nullptr ? 0 * region->use() : 0", [UNIT]),
     ("region-reuse-ends-nothing", "src/memory/region.cc",
-     "  extent_.withdraw(range, LeaseEnd::withdrawn);\n", "", [UNIT]),
+     "    extent_.withdraw(range, LeaseEnd::withdrawn);\n", "    return range;\n", [UNIT]),
+    ("region-reuse-looks-at-the-first-block", "src/memory/region.cc",
+     "const Held held = this->held(range);",
+     "const Held held = this->held(range.first(block_bytes_));", [UNIT]),
+    ("region-reuse-looks-once", "src/memory/region.cc",
+     "    extent_.withdraw(range, LeaseEnd::withdrawn);\n",
+     "    extent_.withdraw(range, LeaseEnd::withdrawn);\n"
+     "    std::lock_guard lock(extent_.mutex());\n"
+     "    if (this->held(range) != Held::unsettled) return range;\n", [UNIT]),
+    ("region-reuse-begins-no-use", "src/memory/region.cc",
+     "      begin_use(range);\n      if", "      if", [UNIT, SIM]),
+    ("region-notes-the-first-block-only", "src/memory/block_uses.cc",
+     "for (std::size_t i = first; i <= last; ++i)",
+     "for (std::size_t i = first; i <= first + 0 * last; ++i)", [UNIT]),
+    ("region-checks-the-first-block-only", "src/memory/block_uses.h",
+     "for (std::size_t i = first; i <= last; ++i)",
+     "for (std::size_t i = first; i <= first + 0 * last; ++i)", [UNIT]),
     ("region-lends-what-its-writer-has", "src/memory/region.cc",
-     "if (!readable(i)) {", "if (false) {", [UNIT]),
+     "return present(range, use);", "return range.empty() ? present(range, use) : Status();",
+     [UNIT, SIM]),
+    ("copies-are-not-checked-before", "src/memory/region.cc",
+     "if (!uses_.same(first, last, use)) return stale();\n  piece_.kind().copy_out(to, from);\n"
+     "  return uses_.same_after_copy(first, last, use) ? Status() : stale();",
+     "static_cast<void>(use), static_cast<void>(first), static_cast<void>(last);\n"
+     "  piece_.kind().copy_out(to, from);\n  return {};", [UNIT, SIM]),
+    ("copies-are-not-checked-afterwards", "src/memory/region.cc",
+     "return uses_.same_after_copy(first, last, use) ? Status() : stale();", "return {};",
+     [UNIT, SIM]),
+    ("slices-lose-their-use", "src/memory/buffer.cc",
+     "return Block(extent_, data_ + offset, bytes, use_);",
+     "return Block(extent_, data_ + offset, bytes, use_ + 1000);", [UNIT]),
+    ("stale-part-ends-the-call", "src/rpc/server_call.cc",
+     "|| !drop_stale_parts()", "|| true", [SIM]),
+    ("stale-inline-part-is-sent", "src/rpc/server_call.cc",
+     "    if (copied.ok()) {\n      out =", "    if (copied.ok() || true) {\n      out =", [SIM]),
+    ("stale-inline-upload-is-sent", "src/rpc/client_call.cc",
+     "if (Status copied = block.copy_out(0, out.first(block.size())); !copied.ok()) return copied;",
+     "static_cast<void>(block.copy_out(0, out.first(block.size())));", [SIM]),
     ("region-lands-where-it-lends", "src/memory/region.cc",
      "if (held(range) != Held::no) {", "if (false) {", [UNIT]),
     ("close-does-not-wait-for-reads", "src/memory/region.cc",

@@ -2,6 +2,7 @@
 // Two threads at one lease, region or pool: whatever the order, exactly one wins, and who lost
 // finds everything done.
 #include <barrier>
+#include <mutex>
 #include <random>
 #include <semaphore>
 #include <thread>
@@ -203,27 +204,71 @@ TEST(MemoryRace, NoLeaseIsLiveWhileTheWriterOfARegionWrites) {
   Pool pool(small_pool());
   std::vector<std::byte> memory(16 * 4096);
   Region region = std::move(*Region::create(pool, memory, nullptr));
-  const Block block = *region.block(0, 4);
+  std::mutex mutex;
+  Block published = *region.block(0, 4);
   std::atomic<bool> writing{false}, over{false};
+  std::atomic<int> lent{0}, stale{0};
   std::thread lender([&] {
-    while (!over) {
+    Block block;
+    for (int i = 0; !over; ++i) {
+      if (i % 4 != 3) {  // else it lends what may be of an earlier use
+        const std::lock_guard lock(mutex);
+        block = published;
+      }
       Result<LeaseHandle> lease = lend(pool, block.slice(100, 8000));
-      if (!lease.ok()) continue;
+      if (!lease.ok()) {
+        ASSERT_EQ(lease.status().code(), Code::stale);
+        ++stale;
+        continue;
+      }
+      ++lent;
       const bool seen = writing;
       ASSERT_FALSE(seen && (*lease)->live());
     }
   });
-  for (int i = 0; i < 20'000; ++i) {
+  for (int i = 0; i < 20'000 || (i < 2'000'000 && (lent == 0 || stale == 0)); ++i) {
     Result<std::span<std::byte>> span = region.reuse(1, 2);
     ASSERT_TRUE(span.ok()) << span.status().to_string();
     writing = true;
     (*span)[0] = std::byte{1};
     writing = false;
-    ASSERT_TRUE(region.block(0, 4).ok());
+    {
+      const std::lock_guard lock(mutex);
+      published = *region.block(0, 4);
+    }
     if (i % 64 == 0) std::this_thread::yield();
   }
   over = true;
   lender.join();
+  EXPECT_GT(lent, 0);
+  EXPECT_GT(stale, 0);
+  published = Block();
+  region = Region();
+}
+
+// The other thread takes a Block that is not the first of the range, and lends it.
+TEST(MemoryRace, ReuseAgainstBlockAndLend) {
+  Pool pool(small_pool());
+  std::vector<std::byte> memory(16 * 4096);
+  Region region = std::move(*Region::create(pool, memory, nullptr));
+  Block block;
+  LeaseHandle lease;
+  bool ok = false;
+  race(
+      5000, [&] { lease = std::move(*lend(pool, *region.block(2))); },
+      [&] { ok = region.reuse(1, 3).ok(); },
+      [&] {
+        block = *region.block(2);
+        Result<LeaseHandle> lent = lend(pool, block);
+        if (lent.ok()) lease = std::move(*lent);
+      },
+      [&] {
+        ASSERT_TRUE(ok);
+        // Before it or after it, nothing in between.
+        ASSERT_EQ(lease->live(), lend(pool, block).ok());
+        lease.reset();
+      });
+  block = Block();
   region = Region();
 }
 

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of the user's own: who may write a block of it, and when it may be unmapped.
+#include <algorithm>
+#include <thread>
+
 #include "memory_fixture.h"
+#include "support/interrupted_memory.h"
 
 namespace pawl {
 namespace {
@@ -29,6 +33,15 @@ class MemoryRegion : public ::testing::Test {
   static void expect_refused(const Status& status, std::string_view remedy) {
     EXPECT_EQ(status.code(), Code::failed_precondition);
     EXPECT_NE(status.what().find(remedy), std::string_view::npos) << status.what();
+  }
+  static void expect_stale(const Status& status) {
+    EXPECT_EQ(status.code(), Code::stale);
+    EXPECT_NE(status.what().find("again with Region::block"), std::string_view::npos)
+        << status.what();
+  }
+  static Status copy(const Block& block, std::size_t offset, std::size_t bytes) {
+    std::vector<std::byte> to(bytes);
+    return block.copy_out(offset, to);
   }
 
   std::vector<std::byte> memory_;
@@ -103,13 +116,112 @@ TEST_F(MemoryRegion, OfALeaseOfManyOnlyTheSegmentIsWithdrawn) {
   EXPECT_FALSE(lease->live()) << "the last segments went";
 }
 
-TEST_F(MemoryRegion, WhatItsWriterHasCannotBeLent) {
+TEST_F(MemoryRegion, ABlockOfAnEarlierUseIsStaleForEver) {
   const Block old = *region_.block(3);
+  EXPECT_TRUE(copy(old, 0, kBlock).ok());
   ASSERT_TRUE(region_.reuse(3).ok());
-  expect_refused(lend(pool(), old).status(), "Region::block");
+  expect_stale(lend(pool(), old).status());
+  expect_stale(copy(old, 0, kBlock));
   const Block again = *region_.block(3);
   EXPECT_TRUE(lend(pool(), again).ok());
-  EXPECT_TRUE(lend(pool(), old).ok()) << "the same bytes, written and given up again";
+  EXPECT_TRUE(copy(again, 0, kBlock).ok());
+  expect_stale(lend(pool(), old).status());
+  expect_stale(copy(old, 0, kBlock));
+  EXPECT_TRUE(copy(old, 0, 0).ok()) << "nothing is nothing of any use";
+  EXPECT_TRUE(lend(pool(), again).ok());
+  ASSERT_TRUE(region_.reuse(4).ok());
+  ASSERT_TRUE(region_.block(3).ok());
+  EXPECT_TRUE(lend(pool(), again).ok()) << "neither began a new use of block 3";
+}
+
+TEST_F(MemoryRegion, CopiesAndSlicesAreOfTheUseOfTheirBlock) {
+  const Block wide = *region_.block(4, 4);
+  const Block first = wide.slice(0, kBlock);
+  const Block third = wide.slice(2 * kBlock + 100, 200);
+  ASSERT_TRUE(region_.reuse(6).ok());  // the third
+  ASSERT_TRUE(region_.block(0, kBlocks).ok());
+  expect_stale(lend(pool(), wide).status());
+  expect_stale(lend(pool(), third).status());
+  expect_stale(copy(third, 0, 1));
+  Block copied = third;
+  expect_stale(lend(pool(), copied).status());
+  Block moved = std::move(copied);
+  expect_stale(lend(pool(), moved).status());
+  copied = *region_.block(6);
+  EXPECT_TRUE(lend(pool(), copied).ok());
+  copied = moved;
+  expect_stale(lend(pool(), copied).status());
+  // What touches none of the third is good, whenever it was cut.
+  EXPECT_TRUE(lend(pool(), first).ok());
+  EXPECT_TRUE(lend(pool(), wide.slice(0, 2 * kBlock)).ok());
+  EXPECT_TRUE(lend(pool(), wide.slice(3 * kBlock, kBlock)).ok());
+  expect_stale(lend(pool(), wide.slice(0, 2 * kBlock + 1)).status());
+  expect_stale(lend(pool(), wide.slice(3 * kBlock - 1, 2)).status());
+  EXPECT_TRUE(copy(wide, 0, 2 * kBlock).ok());
+  expect_stale(copy(wide, kBlock, kBlock + 1));
+  expect_stale(copy(wide, 3 * kBlock - 1, 1));
+  EXPECT_TRUE(copy(wide, 3 * kBlock, kBlock).ok());
+  // A range of several.
+  const Block before = *region_.block(9), last = *region_.block(12), behind = *region_.block(13);
+  ASSERT_TRUE(region_.reuse(10, 3).ok());
+  EXPECT_TRUE(lend(pool(), before).ok());
+  expect_stale(lend(pool(), last).status());
+  EXPECT_TRUE(lend(pool(), behind).ok());
+}
+
+TEST_F(MemoryRegion, OneStaleSegmentRefusesALeaseAndNothingStaysLent) {
+  const std::vector<Block> blocks = {*region_.block(1), *region_.block(5), *region_.block(9)};
+  ASSERT_TRUE(region_.reuse(5).ok());
+  ASSERT_TRUE(region_.block(5).ok());
+  expect_stale(lend(pool(), blocks).status());
+  EXPECT_EQ(pool().stats().leases_live, 0u);
+  EXPECT_EQ(blocks[0].live_leases(), 0u);
+  EXPECT_TRUE(region_.reuse(0, 10).ok());
+}
+
+// Mutation: without the look after the copy this fails.
+TEST_F(MemoryRegion, ACopyThatReuseInterruptedIsStale) {
+  testing::InterruptedMemory kind;
+  Region region = std::move(*Region::create(pool(), memory_, nullptr, {.kind = &kind}));
+  const Block block = *region.block(0, 2);
+  kind.meanwhile = [&] {
+    std::thread writer([&] { std::ranges::fill(*region.reuse(1), std::byte{7}); });
+    writer.join();
+    EXPECT_TRUE(region.block(1).ok());
+  };
+  expect_stale(copy(block, 0, 2 * kBlock));
+  EXPECT_TRUE(copy(block, 0, kBlock).ok()) << "the other block was not reused";
+  kind.meanwhile = nullptr;
+  EXPECT_TRUE(copy(*region.block(0, 2), 0, 2 * kBlock).ok());
+  region = Region();
+}
+
+// Mutation: looking once, before the withdrawal, or at the first block only, this fails.
+TEST_F(MemoryRegion, ReuseGivesNoSpanOverALeaseThatAnotherThreadMadeMeanwhile) {
+  struct Lender final : memory::LeaseListener {
+    void lease_ended(memory::Lease&, LeaseEnd) override {
+      std::thread other([this] {
+        block = *region.block(2);
+        lease = std::move(*lend(pool, block));
+      });
+      other.join();
+    }
+    void segment_withdrawn(memory::Lease&, std::size_t) override {}
+    Lender(Pool& of, const Region& in) : pool(of), region(in) {}
+    Pool& pool;
+    const Region& region;
+    Block block;
+    LeaseHandle lease;
+  } lender(pool(), region_);
+  const Block block = *region_.block(2);
+  const LeaseHandle first =
+      std::move(*lend(pool(), std::span(&block, 1), rig_.clock.now(), &lender));
+  const Result<std::span<std::byte>> span = region_.reuse(1, 2);  // 2 is not the first
+  EXPECT_FALSE(first->live());
+  ASSERT_TRUE(lender.lease);
+  EXPECT_FALSE(lender.lease->live());
+  EXPECT_TRUE(span.ok()) << span.status().to_string();
+  expect_stale(lend(pool(), lender.block).status());
 }
 
 TEST_F(MemoryRegion, ReuseUnderAnUnsettledLeaseAsksToTryAgain) {
@@ -118,6 +230,8 @@ TEST_F(MemoryRegion, ReuseUnderAnUnsettledLeaseAsksToTryAgain) {
       *lend(pool(), std::span(&block, 1), rig_.clock.now(), nullptr, true, Guard::window));
   const Status status = region_.reuse(3).status();
   EXPECT_EQ(status.code(), Code::unavailable);
+  EXPECT_NE(status.what().find("hold_until_ack"), std::string_view::npos) << status.what();
+  expect_stale(lend(pool(), block).status());
   EXPECT_FALSE(lease->live()) << "ended all the same";
   expect_refused(Landing::into_region(region_, 3 * kBlock, 1).status(), "lent");
   lease->settle();
@@ -128,7 +242,8 @@ TEST_F(MemoryRegion, WhereAReadLandsNothingElseHappens) {
   const Block old = *region_.block(8);
   const LeaseHandle elsewhere = lend_blocks(20);
   Landing landing = land(7, 3);
-  expect_refused(lend(pool(), old).status(), "a READ lands");
+  expect_stale(lend(pool(), old).status());
+  expect_stale(copy(old, 0, 1));
   expect_refused(region_.block(9).status(), "a READ lands");
   expect_refused(region_.reuse(6, 2).status(), "a READ lands");
   expect_refused(Landing::into_region(region_, 9 * kBlock + 100, 1).status(), "another READ");
@@ -136,7 +251,23 @@ TEST_F(MemoryRegion, WhereAReadLandsNothingElseHappens) {
   EXPECT_TRUE(elsewhere->live());
   const Block accepted = std::move(landing).accept(3 * kBlock);
   EXPECT_TRUE(lend(pool(), accepted).ok());
-  EXPECT_TRUE(lend(pool(), old).ok());
+  EXPECT_TRUE(copy(accepted, 0, 3 * kBlock).ok());
+  expect_stale(lend(pool(), old).status());
+  ASSERT_TRUE(region_.reuse(9).ok());
+  expect_stale(lend(pool(), accepted).status());
+}
+
+TEST_F(MemoryRegion, SegmentsOfOneCallMayLandInOneBlock) {
+  const std::size_t at = 7 * kBlock;
+  Landing one = std::move(*Landing::into_region(region_, at, 100));
+  Landing two = std::move(*Landing::into_region(region_, at + 100, 100));
+  const Block first = std::move(one).accept(100);
+  const Block second = std::move(two).accept(100);
+  EXPECT_TRUE(lend(pool(), first).ok());
+  EXPECT_TRUE(lend(pool(), second).ok());
+  // A later one begins a new use of the block.
+  (void)std::move(*Landing::into_region(region_, at + 200, 100)).discard();
+  expect_stale(lend(pool(), first).status());
 }
 
 TEST_F(MemoryRegion, WhatIsLentIsNotLandedInto) {
@@ -147,14 +278,13 @@ TEST_F(MemoryRegion, WhatIsLentIsNotLandedInto) {
   EXPECT_TRUE(Landing::into_region(region_, 8 * kBlock + 100, 50).ok());
 }
 
-// Mutation: if end_landing made the blocks readable whatever happened, the bytes of a failed
-// attempt could be lent.
+// Mutation: if a landing began no new use, the bytes of a failed attempt could be lent.
 TEST_F(MemoryRegion, AFailedAttemptLeavesTheRangeWithItsWriter) {
   const Block old = *region_.block(7);
   Landing landing = land(7);
   const Buffer empty = std::move(landing).discard();
   EXPECT_FALSE(static_cast<bool>(empty));
-  expect_refused(lend(pool(), old).status(), "Region::block");
+  expect_stale(lend(pool(), old).status());
   EXPECT_TRUE(region_.reuse(7).ok());
 }
 
