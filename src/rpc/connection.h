@@ -112,6 +112,9 @@ class Connection final : public RefCounted<Connection>,
   void remove(ClientCall& call);
   void add_response(ServerCall& call, bool express);
   void remove(ServerCall& call);
+  void count_served_bytes(std::size_t before, std::size_t now) {
+    served_bytes_ = served_bytes_ - before + now;
+  }
 
   void send(FrameType type, std::uint64_t call, std::uint16_t attempt,
             std::span<const std::byte> body);
@@ -157,6 +160,8 @@ class Connection final : public RefCounted<Connection>,
   void endpoint_stuck(bulk::DataEndpoint& endpoint) override;
 
   static constexpr std::uint32_t kServedCallsMax = 65536;  ///< of one peer, not yet over
+  /// Requests and replies of one peer's calls that are held here; beyond it requests are shed.
+  static constexpr std::size_t kServedBytesMax = std::size_t{64} << 20;
 
  private:
   friend class DataLink;
@@ -219,6 +224,7 @@ class Connection final : public RefCounted<Connection>,
   bulk::TransferList transfers_;
   CallMap<ClientCall> calls_;
   CallMap<ServerCall> served_;
+  std::size_t served_bytes_ = 0;
   std::uint64_t next_call_;
 
   struct DataRoleState {

@@ -107,6 +107,12 @@ Status Connection::on_request(const FrameHeader& header, std::span<const std::by
         Status(Code::unimplemented, "the peer serves no method of that name"));
     return {};
   }
+  if (served_bytes_ > kServedBytesMax) {
+    ++stats.served_shed;
+    call->answer_without_handler(Status(
+        Code::overloaded, "the peer's calls hold served_bytes_max: take their answers first"));
+    return {};
+  }
   if (!engine_.enqueue_handler()) {
     ++stats.served_shed;
     call->answer_without_handler(

@@ -80,11 +80,19 @@ ServerCall::ServerCall(rpc::Connection& connection, const FrameHeader& header,
     deadline_ = engine.poller().now() + Duration(budget);
   }
   ++engine.stats().served_live;
+  count_bytes(body_.size());
 }
 
 ServerCall::~ServerCall() {
   PAWL_CHECK(pulls_.empty() && lease_id_ == 0, "a served call goes after its pulls and lease");
+  count_bytes(0);
   --connection_->engine().stats().served_live;
+}
+
+// How much it holds: the request until its handler is done, then the reply until it is sent.
+void ServerCall::count_bytes(std::size_t bytes) {
+  connection_->count_served_bytes(counted_bytes_, bytes);
+  counted_bytes_ = bytes;
 }
 
 void ServerCall::dispatch(const rpc::Registry::Entry& method) {
@@ -160,6 +168,9 @@ void ServerCall::answer(Result<Payload> result) {
     pull->call_over({Code::cancelled, "the handler ended before its pull"});
   }
   unconfirmed_.clear();
+  request_.payload = request_.metadata = request_.segments = {};
+  body_ = Payload();
+  count_bytes(0);
   if (state_ == State::over) return;
   state_ = State::answering;
   if (cancelled_ || !known_ || request_.one_way) {  // nobody waits for it
@@ -184,6 +195,7 @@ void ServerCall::answer(Result<Payload> result) {
     lent_blocks_.clear();
     lease_ = {};
   }
+  count_bytes(reply_.size());
   connection_->add_response(*this, request_.priority == Priority::express);
 }
 
@@ -303,6 +315,7 @@ FrameHeader ServerCall::frame_header() const {
 void ServerCall::frame_sent() {
   state_ = State::answered;
   reply_ = Payload();
+  count_bytes(0);
   if (lease_id_ == 0) leave();
 }
 

@@ -100,6 +100,7 @@ class ServerCall final : public RefCounted<ServerCall>,
   [[nodiscard]] std::size_t payload_bytes() const;
   [[nodiscard]] rpc::Response response_frame() const;
   Status lend_parts();
+  void count_bytes(std::size_t bytes);
 
   Ref<rpc::Connection> connection_;
   const std::uint64_t id_;
@@ -117,6 +118,7 @@ class ServerCall final : public RefCounted<ServerCall>,
   bool ack_due_ = false;
   bool ran_ = false;
   std::uint32_t reading_ = 0;
+  std::size_t counted_bytes_ = 0;  // of the connection's served_bytes
 
   Call call_;
   Upload upload_view_;
