@@ -575,6 +575,22 @@ TEST_F(HostilePawl, ThePeerThatNeverReadsHoldsABoundedNumberOfCalls) {
   expect_others_unharmed();
 }
 
+// One that never says hello, and one that says nothing after it, not even to pings.
+TEST_F(HostilePawl, SilentPeersAreGivenUp) {
+  PawlPeer& half_open = connect();
+  PawlPeer& silent = friendly();
+  silent.say({request_frame(1, kWait, {})});
+  ASSERT_TRUE(run_until([&] { return server_.stats().served_live == 1; }));
+  for (int i = 0; i < 4; ++i) {  // 12 s, more than the time after which a peer is given up
+    EXPECT_FALSE(half_open.ended() || silent.ended());
+    clock_.advance(3s);
+    expect_others_unharmed();
+  }
+  EXPECT_TRUE(run_until([&] { return half_open.ended() && silent.ended(); }));
+  EXPECT_EQ(server_.stats().connections_lost, 2u);
+  EXPECT_TRUE(run_until([&] { return server_.stats().served_live == 0; }));
+}
+
 // --- drain -------------------------------------------------------------------------------------
 
 TEST_F(HostilePawl, WhoIgnoresAGoawayIsRefusedAndEndedWithTheGrace) {
