@@ -149,7 +149,8 @@ void Connection::on_event(fabric::Event& event) {
     case fabric::EventKind::failed:
       if (control) {
         // A peer that broke the fabric's protocol is named like one that broke this one.
-        const bool broke = event.status.code() == Code::protocol_error;
+        const Code code = event.status.code();
+        const bool broke = code == Code::protocol_error || code == Code::too_large;
         fail(Status::with_detail(
             broke ? Code::protocol_error : Code::connection_lost,
             "connection to " + peer_address_ + " lost: " + std::string(event.status.what())));

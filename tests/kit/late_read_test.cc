@@ -245,7 +245,9 @@ void LateRead::free_reader(const Cell& cell) {
   } else if (!dropped_) {
     heard_ = parse(client_.expect("done"));
   }
-  if (heard_) EXPECT_EQ(heard_->use, next_use_);
+  if (heard_) {
+    EXPECT_EQ(heard_->use, next_use_);
+  }
 }
 
 // The next use of the very memory, and a use of other memory; then nothing is left.
@@ -353,7 +355,9 @@ TEST_P(LateReadControl, NoneHandsOverBytesOfAnotherUse) {
       EXPECT_GT(heard()->wrong, 0u);
       if (point != Point::in_read) continue;
       EXPECT_GT(heard()->right, 0u) << "it was held in the middle";
-      if (column.means == Means::stop) EXPECT_GT(heard()->torn, 0u) << "in the middle of a READ";
+      if (column.means == Means::stop) {
+        EXPECT_GT(heard()->torn, 0u) << "in the middle of a READ";
+      }
     }
   }
 }

@@ -153,12 +153,6 @@ TEST_F(TcpConnect, UnixSocketsAndTheFileThatADeadProcessLeft) {
 TEST_F(TcpConnect, WithoutDescriptorsAndAgainWithThem) {
   const Link link = connect();
   const std::string address = listen();
-  std::vector<std::unique_ptr<RawPeer>> knocking;
-  for (int i = 0; i < 4; ++i) {
-    knocking.push_back(std::make_unique<RawPeer>(address));
-    knocking.back()->say_greeting();
-    knocking.back()->turn();
-  }
   // Before, too: the undefined sanitizer needs a descriptor when it sees a class for the first
   // time.
   auto slots = b_.memory(64);
@@ -166,12 +160,18 @@ TEST_F(TcpConnect, WithoutDescriptorsAndAgainWithThem) {
   b_.receive(link.b, 1, slots->segment(0, 64));
   a_.send(link.a, 2, message->segment(0, 64));
   ASSERT_TRUE(run_until([&] { return b_.done(1) && a_.done(2); }));
+  std::vector<std::unique_ptr<RawPeer>> knocking;
+  for (int i = 0; i < 4; ++i) {
+    knocking.push_back(std::make_unique<RawPeer>(address));
+    knocking.back()->say_greeting();
+    knocking.back()->turn();
+  }
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   const UniqueFd next(::dup(0));  // the lowest free one; all below it are taken
   const rlimit tight{.rlim_cur = static_cast<rlim_t>(next.get()) + 1, .rlim_max = before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &tight), 0);
-  EXPECT_TRUE(run_until([&] { return b_.event(EventKind::device) != nullptr; }));
+  ASSERT_TRUE(run_until([&] { return b_.event(EventKind::device) != nullptr; }));
   const Status status = b_.event(EventKind::device)->status;
   EXPECT_EQ(status.code(), Code::resource_exhausted);
   EXPECT_NE(status.what().find("EMFILE"), std::string_view::npos) << status.to_string();
