@@ -148,8 +148,11 @@ void Connection::on_event(fabric::Event& event) {
       break;
     case fabric::EventKind::failed:
       if (control) {
+        // A peer that broke the fabric's protocol is named like one that broke this one.
+        const Code code = event.status.code();
+        const bool broke = code == Code::protocol_error || code == Code::too_large;
         fail(Status::with_detail(
-            Code::connection_lost,
+            broke ? Code::protocol_error : Code::connection_lost,
             "connection to " + peer_address_ + " lost: " + std::string(event.status.what())));
       } else if (link != nullptr) {
         data_link_over(*link, event.status);

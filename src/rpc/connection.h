@@ -102,9 +102,6 @@ class Connection final : public RefCounted<Connection>,
   [[nodiscard]] std::size_t body_bytes_max() const { return session_.body_bytes_max(); }
   /// Calls of ours that wait or are under way.
   [[nodiscard]] std::size_t calls() const { return calls_.size(); }
-  /// Counts the bytes of requests that wait for their handlers or are in their hands.
-  void hold_request(std::size_t bytes) { served_bytes_ += bytes; }
-  void let_request_go(std::size_t bytes) { served_bytes_ -= bytes; }
   [[nodiscard]] bulk::LentList& lent() { return lent_; }
 
   /// The fabric was destroyed: no completion comes any more. After `fail`.
@@ -117,6 +114,9 @@ class Connection final : public RefCounted<Connection>,
   void remove(ClientCall& call);
   void add_response(ServerCall& call, bool express);
   void remove(ServerCall& call);
+  void count_served_bytes(std::size_t before, std::size_t now) {
+    served_bytes_ = served_bytes_ - before + now;
+  }
 
   void send(FrameType type, std::uint64_t call, std::uint16_t attempt,
             std::span<const std::byte> body);
@@ -162,7 +162,7 @@ class Connection final : public RefCounted<Connection>,
   void endpoint_stuck(bulk::DataEndpoint& endpoint) override;
 
   static constexpr std::uint32_t kServedCallsMax = 65536;  ///< of one peer, not yet over
-  /// Requests of one peer that are held for their handlers; more calls are shed.
+  /// Requests and replies of one peer's calls that are held here; beyond it requests are shed.
   static constexpr std::size_t kServedBytesMax = std::size_t{64} << 20;
 
  private:

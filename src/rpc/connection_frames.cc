@@ -117,7 +117,7 @@ Status Connection::on_request(const FrameHeader& header, std::span<const std::by
   if (served_bytes_ > kServedBytesMax) {
     ++stats.served_shed;
     call->answer_without_handler(
-        Status(Code::overloaded, "more than 64 MiB of this caller's requests wait or are served"));
+        Status(Code::overloaded, "this caller's calls hold 64 MiB here: take their answers first"));
     return {};
   }
   if (!engine_.enqueue_handler()) {

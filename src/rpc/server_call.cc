@@ -81,13 +81,19 @@ ServerCall::ServerCall(rpc::Connection& connection, const FrameHeader& header,
     deadline_ = engine.poller().now() + Duration(budget);
   }
   ++engine.stats().served_live;
-  connection.hold_request(body_.size());
+  count_bytes(body_.size());
 }
 
 ServerCall::~ServerCall() {
   PAWL_CHECK(pulls_.empty() && lease_id_ == 0, "a served call goes after its pulls and lease");
-  forget_request();
+  count_bytes(0);
   --connection_->engine().stats().served_live;
+}
+
+// How much it holds: the request until its handler is done, then the reply until it is sent.
+void ServerCall::count_bytes(std::size_t bytes) {
+  connection_->count_served_bytes(counted_bytes_, bytes);
+  counted_bytes_ = bytes;
 }
 
 void ServerCall::dispatch(const rpc::Registry::Entry& method) {
@@ -156,15 +162,6 @@ void ServerCall::answer_without_handler(Status why) {
   answer(std::move(why));
 }
 
-// Nobody looks at the request's bytes any more.
-void ServerCall::forget_request() {
-  connection_->let_request_go(body_.size());
-  request_.payload = {};
-  request_.metadata = {};
-  request_.segments = {};
-  body_ = Payload();
-}
-
 // The handler is done, well or not; or there was none.
 void ServerCall::answer(Result<Payload> result) {
   deadline_timer_.cancel();
@@ -172,7 +169,9 @@ void ServerCall::answer(Result<Payload> result) {
     pull->call_over({Code::cancelled, "the handler ended before its pull"});
   }
   unconfirmed_.clear();
-  forget_request();
+  request_.payload = request_.metadata = request_.segments = {};
+  body_ = Payload();
+  count_bytes(0);
   if (state_ == State::over) return;
   state_ = State::answering;
   if (reading_ != 0) {
@@ -206,6 +205,7 @@ void ServerCall::answer(Result<Payload> result) {
     lent_blocks_.clear();
     lease_ = {};
   }
+  count_bytes(reply_.size());
   connection_->add_response(*this, request_.priority == Priority::express);
 }
 
@@ -362,6 +362,7 @@ FrameHeader ServerCall::frame_header() const {
 void ServerCall::frame_sent() {
   state_ = State::answered;
   reply_ = Payload();
+  count_bytes(0);
   if (lease_id_ == 0) leave();
 }
 

@@ -98,11 +98,11 @@ class ServerCall final : public RefCounted<ServerCall>,
   void cancel();
   void acknowledge_cancel();
   void leave();
-  void forget_request();
   [[nodiscard]] std::size_t payload_bytes() const;
   [[nodiscard]] rpc::Response response_frame() const;
   Status lend_parts();
   bool drop_stale_parts();
+  void count_bytes(std::size_t bytes);
 
   Ref<rpc::Connection> connection_;
   const std::uint64_t id_;
@@ -121,6 +121,7 @@ class ServerCall final : public RefCounted<ServerCall>,
   bool ran_ = false;
   std::uint32_t reading_ = 0;
   std::optional<Result<Payload>> held_answer_;  // the handler is done, its last READs are not
+  std::size_t counted_bytes_ = 0;               // of the connection's served_bytes
 
   Call call_;
   Upload upload_view_;

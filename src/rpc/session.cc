@@ -290,6 +290,9 @@ Status Session::on_receive(const fabric::Completion& completion) {
   const char* why = nullptr;
   if (!decode(message, header, why)) return {Code::protocol_error, why};
   if (Status credit = take_credit(header); !credit.ok()) return credit;
+  if (!had_credit(header.message_class)) {
+    return {Code::protocol_error, "the peer sent more messages than it has credit for"};
+  }
   handler_.on_hint(header.hint);
   if (Status read = read_frames(message.subspan(MessageHeader::kBytes)); !read.ok()) return read;
   if (!started_) return {};  // a frame ended the connection
@@ -310,6 +313,13 @@ Status Session::take_credit(const MessageHeader& header) {
   call_returned_ = header.call_messages_returned;
   session_returned_ = header.session_messages_returned;
   return {};
+}
+
+// What the peer was told is the most that it may know to be free.
+bool Session::had_credit(MessageHeader::Class message_class) const {
+  return message_class == MessageHeader::Class::call
+             ? call_received_ - call_told_ < own_.call_messages
+             : session_received_ - session_told_ < own_.session_messages;
 }
 
 Status Session::read_frames(std::span<const std::byte> rest) {

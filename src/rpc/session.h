@@ -140,6 +140,7 @@ class Session {
   Status read_frames(std::span<const std::byte> rest);
   Status on_fragment(const FrameHeader& header, std::span<const std::byte> body);
   Status take_credit(const MessageHeader& header);
+  [[nodiscard]] bool had_credit(MessageHeader::Class message_class) const;
 
   fabric::Fabric& fabric_;
   const std::size_t device_;

@@ -21,11 +21,16 @@ UNIT = ["test_unit", "--gtest_filter=*emory*:*ease*:*ool*:*anding*:*egion*"]
 SIM_FABRIC = ["test_sim", "--gtest_filter=SimNetwork.*:Faulty.*"]
 FABRIC = ["test_conformance", "--gtest_filter=*/sim:*/rough_sim:*/faulty_sim"]
 
+KIT = ["test_kit"]
+HOSTILE = ["test_tcp", "--gtest_filter=HostilePawl.*"]
+
 # name, file, what stands there, what is put in its place, the programs that must catch it
 MUTANTS = [
     ("no-confirm", "src/guard/policy.h",
      "case Guard::verify:\n      return Policy{.reader_confirms = true};",
-     "case Guard::verify:\n      return Policy{};", [SIM]),
+     "case Guard::verify:\n      return Policy{};", [SIM, KIT]),
+    ("reader-uses-what-is-stale", "src/rpc/connection_frames.cc",
+     "answer.lease, answer.valid, answer.bitmap", "answer.lease, true, answer.bitmap", [KIT]),
     ("confirm-always-valid", "src/bulk/lender.cc",
      "check.valid = lease.valid(name.generation);", "check.valid = true;", [SIM]),
     ("confirm-ignores-generation", "src/memory/lease_end.cc",
@@ -150,6 +155,20 @@ MUTANTS = [
      "extent_->kind().copy_in(data_ + offset, from);",
      "for (std::size_t i = 0; i < from.size(); ++i) data_[offset + i] = from[i];", [UNIT]),
     # The promises of the fabric, broken in the simulated one: does the suite see it?
+    ("lease-of-another-connection", "src/bulk/lender.cc",
+     "entry == nullptr || &entry->host != &host ||", "entry == nullptr ||", [HOSTILE]),
+    ("epoch-of-a-confirm-ignored", "src/rpc/connection_frames.cc",
+     "if (confirm.epoch == own_.epoch) {", "if (true || confirm.epoch == own_.epoch) {", [HOSTILE]),
+    ("credit-not-asked-for", "src/rpc/session.cc",
+     "if (!had_credit(header.message_class)) {", "if (false) {", [HOSTILE]),
+    ("served-bytes-without-bound", "src/rpc/connection_frames.cc",
+     "if (served_bytes_ > kServedBytesMax) {", "if (false) {", [HOSTILE]),
+    ("hello-not-compared", "src/rpc/connection_frames.cc",
+     "if (hello.epoch != own_.epoch || hello.incarnation != peer_.incarnation ||\n"
+     "      hello.transcript != transcript) {", "if (false) {", [HOSTILE]),
+    ("data-secret-not-compared", "src/rpc/engine.cc",
+     " || found->second->secret() != hello.connection_secret ||", " ||", [HOSTILE]),
+
     ("fabric-key-bounds", "src/fabric/sim/memory.cc",
      "if (offset > length || bytes > length - offset) return {};", "", [FABRIC]),
     ("fabric-key-of-another-group", "src/fabric/sim/memory.cc",
@@ -215,10 +234,11 @@ def main():
                 os.makedirs(os.path.dirname(os.path.join(tree, name)), exist_ok=True)
                 shutil.copy2(os.path.join(root, name), os.path.join(tree, name))
         run(["git", "init", "-q"], tree)
-        if run(["cmake", "--preset", "debug"], tree) != 0 or build(tree, [SIM, UNIT, FABRIC]) != 0:
+        if run(["cmake", "--preset", "debug"], tree) != 0 or build(
+                tree, [SIM, UNIT, FABRIC, KIT, HOSTILE]) != 0:
             print("mutants: the unchanged tree does not build")
             return 1
-        if caught_by(tree, [SIM, UNIT, SIM_FABRIC, FABRIC]):
+        if caught_by(tree, [SIM, UNIT, SIM_FABRIC, FABRIC, KIT, HOSTILE]):
             print("mutants: the tests fail on the unchanged tree")
             return 1
         holes = 0

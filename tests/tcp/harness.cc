@@ -121,6 +121,10 @@ void RawPeer::turn(std::size_t send_max) {
     const std::size_t bytes = std::min(send_max, out_.size() - said_);
     const ssize_t n = ::send(fd_.get(), out_.data() + said_, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n > 0) said_ += static_cast<std::size_t>(n);
+    if (said_ == out_.size()) {
+      out_.clear();
+      said_ = 0;
+    }
   }
   if (!reading_ || ended_) return;
   std::array<std::byte, 65536> in;

@@ -171,7 +171,7 @@ TEST_F(TcpConnect, WithoutDescriptorsAndAgainWithThem) {
   const UniqueFd next(::dup(0));  // the lowest free one; all below it are taken
   const rlimit tight{.rlim_cur = static_cast<rlim_t>(next.get()) + 1, .rlim_max = before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &tight), 0);
-  EXPECT_TRUE(run_until([&] { return b_.event(EventKind::device) != nullptr; }));
+  ASSERT_TRUE(run_until([&] { return b_.event(EventKind::device) != nullptr; }));
   const Status status = b_.event(EventKind::device)->status;
   EXPECT_EQ(status.code(), Code::resource_exhausted);
   EXPECT_NE(status.what().find("EMFILE"), std::string_view::npos) << status.to_string();

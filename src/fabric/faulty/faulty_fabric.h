@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -41,10 +42,19 @@ class FaultyFabric final : public Fabric {
   /// Gives the `count` oldest held READs to the device at the next poll; returns how many.
   std::size_t release_reads(std::size_t count = ~std::size_t{0});
   [[nodiscard]] std::size_t reads_held() const { return held_reads_.size(); }
-  /// Holds every completion from now on, until released or until its endpoint is closed.
-  void hold_completions(bool on) { hold_completions_ = on; }
+  /// Holds every completion from now on (or those of one opcode), until released or until its
+  /// endpoint is closed.
+  void hold_completions(bool on, std::optional<Opcode> only = std::nullopt) {
+    hold_completions_ = on;
+    hold_completions_of_ = only;
+  }
   std::size_t release_completions(std::size_t count = ~std::size_t{0});
   [[nodiscard]] std::size_t completions_held() const { return held_completions_.size(); }
+  /// Holds every send from now on, until released, and what is posted behind it.
+  void hold_sends(bool on) { hold_sends_ = on; }
+  /// Gives what stands in the send queues to the device, in its order; returns how many.
+  std::size_t release_sends();
+  [[nodiscard]] std::size_t sends_held() const;
   /// Takes an endpoint to ERR by itself, as a failing device would.
   void fail_endpoint(EndpointId endpoint);
 
@@ -150,6 +160,9 @@ class FaultyFabric final : public Fabric {
   void execute_read(std::uint64_t number);
   void advance_queue(Endpoint& endpoint);
   void flush_held(Endpoint& endpoint);
+  [[nodiscard]] bool holds_completion(Opcode op) const {
+    return hold_completions_ && (!hold_completions_of_ || *hold_completions_of_ == op);
+  }
   void take_completion(const Completion& completion);
   void complete(const Completion& completion);
   void release_completion(std::map<TimedKey, Completion>::iterator held);
@@ -164,6 +177,8 @@ class FaultyFabric final : public Fabric {
   FaultCounters counters_;
   bool hold_reads_ = false;
   bool hold_completions_ = false;
+  std::optional<Opcode> hold_completions_of_;
+  bool hold_sends_ = false;
   TimePoint now_{0};  // of the last poll
   std::uint64_t next_work_ = 1;
   std::uint64_t next_held_ = 1;

@@ -99,9 +99,11 @@ bool FaultyFabric::must_hold(Endpoint& endpoint, const WorkRequest& request, Tim
     due = hold_reads_ ? TimePoint::never() : now_ + delay;
     return hold_reads_ || delay > Duration{0};
   }
-  const Duration delay = request.op == Opcode::send ? draw(random_, plan_.delay_send) : Duration{0};
-  if (delay > Duration{0}) ++counters_.sends_delayed;
-  due = std::max(now_ + delay, endpoint.send_order);
+  const bool send = request.op == Opcode::send;
+  const Duration delay = send ? draw(random_, plan_.delay_send) : Duration{0};
+  const bool held = send && hold_sends_;
+  if (held || delay > Duration{0}) ++counters_.sends_delayed;
+  due = std::max(held ? TimePoint::never() : now_ + delay, endpoint.send_order);
   endpoint.send_order = due;
   return due > now_ || !endpoint.queue.empty() || (request.fence && !endpoint.held_reads.empty());
 }
@@ -202,6 +204,22 @@ void FaultyFabric::advance_queue(Endpoint& endpoint) {
   }
 }
 
+std::size_t FaultyFabric::release_sends() {
+  const std::size_t held = sends_held();
+  for (auto& [id, endpoint] : endpoints_) {
+    for (const std::uint64_t number : endpoint.queue) work_.at(number).due = now_;
+    endpoint.send_order = now_;
+    advance_queue(endpoint);
+  }
+  return held;
+}
+
+std::size_t FaultyFabric::sends_held() const {
+  std::size_t held = 0;
+  for (const auto& [id, endpoint] : endpoints_) held += endpoint.queue.size();
+  return held;
+}
+
 void FaultyFabric::flush_held(Endpoint& endpoint) {
   for (const std::uint64_t number : endpoint.held_reads) {
     ++counters_.reads_flushed_while_held;
@@ -237,7 +255,7 @@ void FaultyFabric::take_completion(const Completion& completion) {
   Endpoint& endpoint = endpoints_.at(found->second.endpoint);
   const bool receive = found->second.request.op == Opcode::receive;
   TimePoint due = now_ + draw(random_, plan_.delay_completion);
-  if (hold_completions_ || endpoint.lost) due = TimePoint::never();
+  if (holds_completion(found->second.request.op) || endpoint.lost) due = TimePoint::never();
   // Behind a receive that is still held, also where that one is due by now: they stay in order.
   const bool behind = receive && endpoint.receives_delayed > 0;
   if (behind) due = std::max(due, endpoint.receive_order);
