@@ -86,6 +86,9 @@ class ConnectionTest : public ::testing::Test {
   /// The node as accepting side.
   void accept() {
     server_.emplace(*node_->serve("here", service_));
+    peer_connects();
+  }
+  void peer_connects() {
     const std::vector<std::byte> hello = encode_handshake(peer_hello());
     control_ = fabric().connect_request(hello);
     turn();
@@ -199,7 +202,7 @@ class ConnectionTest : public ::testing::Test {
     EXPECT_TRUE(request);
     return request->header.call;
   }
-  void answer_with_descriptor(std::uint64_t call) {
+  void answer_with_descriptor(std::uint64_t call, Guard guard = Guard::verify) {
     SegmentDescriptor segment;
     segment.kind = KeyKind::region;
     segment.length = kBytes;
@@ -210,6 +213,7 @@ class ConnectionTest : public ::testing::Test {
     Response response;
     response.lease.emplace();
     response.lease->lease = {5, 9};
+    response.lease->guard = guard;
     response.lease->segments = 1;
     response.segments = list;
     feed(FrameType::response, call, response);
@@ -266,6 +270,40 @@ TEST_F(ConnectionTest, AFrameBeforeTheHelloEndsTheConnection) {
   feed(FrameType::ping, 0, Ping{1});
   EXPECT_TRUE(over());
   EXPECT_EQ(node_->stats().protocol_errors, 1u);
+}
+
+TEST_F(ConnectionTest, CreditsAndPartsBeforeTheHelloEndTheConnection) {
+  server_.emplace(*node_->serve("here", service_));
+  for (const FrameType type : {FrameType::credit, FrameType::fragment}) {
+    control_ = fabric().connect_request(encode_handshake(peer_hello()));
+    turn();
+    constexpr std::byte kBody[9] = {};
+    feed_bytes(type, 1, std::span(kBody).first(type == FrameType::credit ? 0 : 9));
+    EXPECT_TRUE(over());
+  }
+}
+
+TEST_F(ConnectionTest, EveryBodyHasItsLengthAlsoWhereItSaysNothing) {
+  server_.emplace(*node_->serve("here", service_));
+  for (const FrameType type : {FrameType::goaway, FrameType::pong, FrameType::data_lost_answer}) {
+    peer_connects();
+    constexpr std::byte kBody[9] = {};
+    feed_bytes(type, 0, std::span(kBody).first(8));
+    EXPECT_FALSE(over());
+    feed_bytes(type, 0, kBody);
+    EXPECT_TRUE(over());
+    fabric().sent.clear();
+  }
+}
+
+TEST_F(ConnectionTest, ALeaseWithAGuardThatWasNotNegotiatedEndsTheConnection) {
+  connect();
+  Ended ended;
+  const std::uint64_t call = call_get(ended);
+  answer_with_descriptor(call, Guard::none);  // which the reader would not confirm
+  EXPECT_TRUE(over());
+  ASSERT_TRUE(ended.outcome);
+  EXPECT_EQ(ended.outcome->status().code(), Code::protocol_error);
 }
 
 TEST_F(ConnectionTest, AHelloThatSawAnotherHandshakeEndsTheConnection) {
