@@ -204,8 +204,14 @@ class Call {
   /// connection; it may outlive the Call.
   [[nodiscard]] Channel caller() const;
 
+  /// For codecs: the request could not be read and no handler saw it, so the answer says ran = no
+  /// and may be retried. Before `Service::handle` returns.
+  void not_run() { not_run_ = true; }
+
  private:
+  friend class detail::ServerCall;
   detail::ServerCall& impl_;
+  bool not_run_ = false;
 };
 
 /// Bulk bytes of which a pull is complete and the check is not: cannot be read before `confirm`.

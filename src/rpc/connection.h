@@ -173,12 +173,13 @@ class Connection final : public RefCounted<Connection>,
                          FrameAllocator<std::pair<const std::uint64_t, Call*>>>;
 
   // FrameHandler
+  Status admit_frame(const FrameHeader& header) override;
   Status on_frame(const FrameHeader& header, std::span<const std::byte> body) override;
   void on_hint(std::uint64_t hint) override;
   [[nodiscard]] std::uint64_t hint_to_send() const override;
 
+  [[nodiscard]] Status check_guard(const std::optional<LeaseDescriptor>& lease) const;
   Status on_hello(std::span<const std::byte> body);
-  Status check_guard(const std::optional<LeaseDescriptor>& lease) const;
   Status on_request(const FrameHeader& header, std::span<const std::byte> body);
   Status on_response(const FrameHeader& header, std::span<const std::byte> body);
   Status on_confirm(const FrameHeader& header, std::span<const std::byte> body);

@@ -17,6 +17,12 @@ Status parse(std::span<const std::byte> bytes, Body& body) {
   if (!decode(bytes, body, why)) return {Code::protocol_error, why};
   return {};
 }
+/// For frames that say nothing which this version needs.
+template <class Body>
+Status parse_only(std::span<const std::byte> bytes) {
+  Body body;
+  return parse(bytes, body);
+}
 }  // namespace
 
 void Connection::on_hint(std::uint64_t hint) {
@@ -24,10 +30,22 @@ void Connection::on_hint(std::uint64_t hint) {
 }
 std::uint64_t Connection::hint_to_send() const { return engine_.flow().hint_for(flow_peer()); }
 
-Status Connection::on_frame(const FrameHeader& header, std::span<const std::byte> body) {
+Status Connection::admit_frame(const FrameHeader& header) {
   if (!hello_seen_ && header.type != FrameType::hello) {
     return {Code::protocol_error, "the first frame of an endpoint is not its hello"};
   }
+  return {};
+}
+
+// A reader does what the guard says, so it is one that this node agreed to.
+Status Connection::check_guard(const std::optional<LeaseDescriptor>& lease) const {
+  if (lease && lease->lease.generation != 0 && !guard_negotiated(lease->guard)) {
+    return {Code::protocol_error, "a lease has a guard that was not negotiated"};
+  }
+  return {};
+}
+
+Status Connection::on_frame(const FrameHeader& header, std::span<const std::byte> body) {
   switch (header.type) {
     case FrameType::hello:
       return on_hello(body);
@@ -52,14 +70,17 @@ Status Connection::on_frame(const FrameHeader& header, std::span<const std::byte
       return {};
     }
     case FrameType::goaway:
+      if (Status parsed = parse_only<Goaway>(body); !parsed.ok()) return parsed;
       going_away_ = true;
       if (owner_ != nullptr) owner_->connection_going_away(*this);
       return {};
     case FrameType::data_lost:
       return on_data_lost(body);
     case FrameType::pong:
-    case FrameType::credit:
+      return parse_only<Ping>(body);
     case FrameType::data_lost_answer:
+      return parse_only<DataLostAnswer>(body);
+    case FrameType::credit:
     case FrameType::fragment:
       return {};
     case FrameType::relend:
@@ -84,16 +105,10 @@ Status Connection::on_hello(std::span<const std::byte> body) {
   return {};
 }
 
-// A peer lends with what was negotiated: a weaker guard would be read without the check.
-Status Connection::check_guard(const std::optional<LeaseDescriptor>& lease) const {
-  if (!lease || lease->lease.generation == 0 || guard_negotiated(lease->guard)) return {};
-  return {Code::protocol_error, "the peer lends with a guard that was not negotiated"};
-}
-
 Status Connection::on_request(const FrameHeader& header, std::span<const std::byte> body) {
   Request request;
   if (Status parsed = parse(body, request); !parsed.ok()) return parsed;
-  if (Status known = check_guard(request.lease); !known.ok()) return known;
+  if (Status guard = check_guard(request.lease); !guard.ok()) return guard;
   if (served_.contains(header.call)) {
     return {Code::protocol_error, "a call id is used again while its call is under way"};
   }
@@ -133,7 +148,7 @@ Status Connection::on_request(const FrameHeader& header, std::span<const std::by
 Status Connection::on_response(const FrameHeader& header, std::span<const std::byte> body) {
   Response response;
   if (Status parsed = parse(body, response); !parsed.ok()) return parsed;
-  if (Status known = check_guard(response.lease); !known.ok()) return known;
+  if (Status guard = check_guard(response.lease); !guard.ok()) return guard;
   const auto found = calls_.find(header.call);
   if (found == calls_.end() || !found->second->awaits_response(header.attempt)) {
     // A descriptor for a call or attempt that is over: given back at once, unread.

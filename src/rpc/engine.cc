@@ -66,7 +66,9 @@ Status Engine::start() {
   const MemoryHandle handle = BufferAccess::handle(*memory, device_);
   slots_ = std::make_unique<MessageSlots>(*std::move(memory), handle, slot_bytes);
   const auto generation = [this] { return static_cast<std::uint32_t>(random_.next()); };
-  lender_ = std::make_unique<bulk::Lender>(poller_, *fabric_, device_, pool, stats_, kLeasesMax,
+  const std::size_t leases_max =
+      std::min<std::size_t>(kLeasesMax, context_.options.pool.leases_max);
+  lender_ = std::make_unique<bulk::Lender>(poller_, *fabric_, device_, pool, stats_, leases_max,
                                            generation());
   bulk::Puller::Options options;
   options.read_timeout = context_.options.read_timeout;

@@ -125,6 +125,7 @@ void ServerCall::start_handler() {
   retain();  // until on_handled
   handler_ = method_.service->handle(method_.index, call_, request_.payload.first(payload_bytes()),
                                      upload_view_, download_view_);
+  if (call_.not_run_) ran_ = false;
   handler_.begin(Callback<Result<Payload>>{&ServerCall::on_handled, this});
   if (handler_done_in_begin_) handler_.reset();
 }

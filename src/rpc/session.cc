@@ -328,7 +328,8 @@ Status Session::read_frames(std::span<const std::byte> rest) {
     std::span<const std::byte> body;
     const char* why = nullptr;
     if (!next_frame(rest, header, body, why)) return {Code::protocol_error, why};
-    Status handled;
+    Status handled = handler_.admit_frame(header);
+    if (!handled.ok()) return handled;
     if (header.type == FrameType::fragment || (header.flags & kFrameMore) != 0) {
       handled = on_fragment(header, body);
     } else if (header.type != FrameType::credit) {

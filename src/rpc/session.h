@@ -48,6 +48,8 @@ class OutFrame : public ListNode<> {
 /// What comes out of messages: whole frames, in order.
 class FrameHandler {
  public:
+  /// Asked first, for every frame: credits and parts of bodies never reach `on_frame` themselves.
+  virtual Status admit_frame(const FrameHeader& header) = 0;
   /// `body` is valid during the call. A status that is not ok ends the connection with it.
   virtual Status on_frame(const FrameHeader& header, std::span<const std::byte> body) = 0;
   virtual void on_hint(std::uint64_t hint) = 0;

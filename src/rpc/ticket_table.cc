@@ -41,7 +41,8 @@ Result<TicketFields> decode_ticket(std::string_view bytes) {
   fields.generation = reader.u64();
   fields.length = reader.u64();
   const std::span<const std::byte> address = reader.bytes(address_bytes);
-  if (!reader.ok() || bytes.size() != kTicketFixedBytes + address_bytes || address.empty()) {
+  if (!reader.ok() || bytes.size() != kTicketFixedBytes + address_bytes || address.empty() ||
+      bytes.size() > kTicketBytesMax) {
     return Status(Code::invalid_argument, "these bytes are not a ticket: they were cut or changed");
   }
   if (version != kTicketVersion) {

@@ -93,6 +93,9 @@ class ConnectionTest : public ::testing::Test {
   /// The node as accepting side.
   void accept() {
     server_.emplace(*node_->serve("here", service_));
+    peer_connects();
+  }
+  void peer_connects() {
     const std::vector<std::byte> hello = encode_handshake(peer_hello());
     control_ = fabric().connect_request(hello);
     turn();
@@ -206,7 +209,7 @@ class ConnectionTest : public ::testing::Test {
     EXPECT_TRUE(request);
     return request->header.call;
   }
-  void answer_with_descriptor(std::uint64_t call) {
+  void answer_with_descriptor(std::uint64_t call, Guard guard = Guard::verify) {
     SegmentDescriptor segment;
     segment.kind = KeyKind::region;
     segment.length = kBytes;
@@ -217,6 +220,7 @@ class ConnectionTest : public ::testing::Test {
     Response response;
     response.lease.emplace();
     response.lease->lease = {5, 9};
+    response.lease->guard = guard;
     response.lease->segments = 1;
     response.segments = list;
     feed(FrameType::response, call, response);

@@ -14,6 +14,40 @@ TEST_F(ConnectionTest, AFrameBeforeTheHelloEndsTheConnection) {
   EXPECT_EQ(node_->stats().protocol_errors, 1u);
 }
 
+TEST_F(ConnectionTest, CreditsAndPartsBeforeTheHelloEndTheConnection) {
+  server_.emplace(*node_->serve("here", service_));
+  for (const FrameType type : {FrameType::credit, FrameType::fragment}) {
+    control_ = fabric().connect_request(encode_handshake(peer_hello()));
+    turn();
+    constexpr std::byte kBody[9] = {};
+    feed_bytes(type, 1, std::span(kBody).first(type == FrameType::credit ? 0 : 9));
+    EXPECT_TRUE(over());
+  }
+}
+
+TEST_F(ConnectionTest, EveryBodyHasItsLengthAlsoWhereItSaysNothing) {
+  server_.emplace(*node_->serve("here", service_));
+  for (const FrameType type : {FrameType::goaway, FrameType::pong, FrameType::data_lost_answer}) {
+    peer_connects();
+    constexpr std::byte kBody[9] = {};
+    feed_bytes(type, 0, std::span(kBody).first(8));
+    EXPECT_FALSE(over());
+    feed_bytes(type, 0, kBody);
+    EXPECT_TRUE(over());
+    fabric().sent.clear();
+  }
+}
+
+TEST_F(ConnectionTest, ALeaseWithAGuardThatWasNotNegotiatedEndsTheConnection) {
+  connect();
+  Ended ended;
+  const std::uint64_t call = call_get(ended);
+  answer_with_descriptor(call, Guard::none);  // which the reader would not confirm
+  EXPECT_TRUE(over());
+  ASSERT_TRUE(ended.outcome);
+  EXPECT_EQ(ended.outcome->status().code(), Code::protocol_error);
+}
+
 TEST_F(ConnectionTest, AHelloThatSawAnotherHandshakeEndsTheConnection) {
   server_.emplace(*node_->serve("here", service_));
   control_ = fabric().connect_request(encode_handshake(peer_hello()));

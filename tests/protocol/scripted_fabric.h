@@ -39,6 +39,10 @@ class ScriptedFabric final : public fabric::Fabric {
   std::vector<fabric::EndpointId> connecting;
   std::map<std::uint64_t, std::vector<std::byte>> accepted;  ///< reply hello by endpoint
   std::map<std::uint64_t, bool> errored, closed_endpoints;
+  struct Messages {
+    std::uint32_t call = 0, session = 0;
+  };
+  std::map<std::uint64_t, Messages> messages;  ///< that were sent, by endpoint and class
 
   void connected(fabric::EndpointId endpoint, std::vector<std::byte> hello) {
     fabric::Event event;
@@ -46,6 +50,25 @@ class ScriptedFabric final : public fabric::Fabric {
     event.endpoint = endpoint;
     event.peer_address = "peer";
     event.hello = std::move(hello);
+    events_.push_back(std::move(event));
+  }
+  /// The endpoint went to ERR by itself, after it was connected.
+  void failed(fabric::EndpointId endpoint) {
+    fabric::Event event;
+    event.kind = fabric::EventKind::failed;
+    event.endpoint = endpoint;
+    event.status = Status(Code::connection_lost, "the test ended the endpoint");
+    events_.push_back(std::move(event));
+  }
+  /// In place of `connected`: the endpoint is gone.
+  void connect_failed(fabric::EndpointId endpoint, std::vector<std::byte> hello) {
+    if (std::exchange(closed_endpoints[endpoint.value], true)) return;
+    flush_receives(endpoint);
+    fabric::Event event;
+    event.kind = fabric::EventKind::connect_failed;
+    event.endpoint = endpoint;
+    event.hello = std::move(hello);
+    event.status = Status(Code::unavailable, "the test refuses the endpoint");
     events_.push_back(std::move(event));
   }
   fabric::EndpointId connect_request(std::vector<std::byte> hello) {
@@ -58,10 +81,10 @@ class ScriptedFabric final : public fabric::Fabric {
     events_.push_back(event);
     return event.endpoint;
   }
-  /// A message arrives in the oldest receive. False if none is posted.
+  /// A message arrives in the oldest receive. False if none is posted, or it is too short.
   bool arrive(fabric::EndpointId endpoint, std::span<const std::byte> message) {
     auto& queue = receives_[endpoint.value];
-    if (queue.empty()) return false;
+    if (queue.empty() || queue.front().second.length < message.size()) return false;
     const auto [id, segment] = queue.front();
     queue.pop_front();
     std::copy(message.begin(), message.end(), segment.address);
@@ -74,13 +97,8 @@ class ScriptedFabric final : public fabric::Fabric {
     return true;
   }
   void complete_read(fabric::CompletionStatus status = fabric::CompletionStatus::success) {
-    fabric::Completion completion;
-    completion.id = reads.front().id;
-    completion.endpoint = reads.front().endpoint;
-    completion.op = fabric::Opcode::read;
-    completion.status = status;
+    complete(reads.front(), status);
     reads.pop_front();
-    completions_.push_back(completion);
   }
   [[nodiscard]] std::size_t receives(fabric::EndpointId endpoint) {
     return receives_[endpoint.value].size();
@@ -116,16 +134,12 @@ class ScriptedFabric final : public fabric::Fabric {
   void set_error(fabric::EndpointId endpoint) override { errored[endpoint.value] = true; }
   void close(fabric::EndpointId endpoint) override {
     if (std::exchange(closed_endpoints[endpoint.value], true)) return;
-    while (!reads.empty()) complete_read(fabric::CompletionStatus::flushed);
-    for (const auto& [id, segment] : receives_[endpoint.value]) {
-      fabric::Completion completion;
-      completion.id = id;
-      completion.endpoint = endpoint;
-      completion.op = fabric::Opcode::receive;
-      completion.status = fabric::CompletionStatus::flushed;
-      completions_.push_back(completion);
-    }
-    receives_.erase(endpoint.value);
+    std::erase_if(reads, [&](const Read& read) {
+      if (read.endpoint != endpoint) return false;
+      complete(read, fabric::CompletionStatus::flushed);
+      return true;
+    });
+    flush_receives(endpoint);
     fabric::Event event;
     event.kind = fabric::EventKind::closed;
     event.endpoint = endpoint;
@@ -181,7 +195,28 @@ class ScriptedFabric final : public fabric::Fabric {
   Resources resources() const override { return {}; }
 
  private:
+  void complete(const Read& read, fabric::CompletionStatus status) {
+    fabric::Completion completion;
+    completion.id = read.id;
+    completion.endpoint = read.endpoint;
+    completion.op = fabric::Opcode::read;
+    completion.status = status;
+    completions_.push_back(completion);
+  }
+  void flush_receives(fabric::EndpointId endpoint) {
+    for (const auto& [id, segment] : receives_[endpoint.value]) {
+      fabric::Completion completion;
+      completion.id = id;
+      completion.endpoint = endpoint;
+      completion.op = fabric::Opcode::receive;
+      completion.status = fabric::CompletionStatus::flushed;
+      completions_.push_back(completion);
+    }
+    receives_.erase(endpoint.value);
+  }
   void take_message(fabric::EndpointId endpoint, std::span<const std::byte> message) {
+    const bool call = message[0] == std::byte{1};
+    ++(call ? messages[endpoint.value].call : messages[endpoint.value].session);
     std::span<const std::byte> rest = message.subspan(rpc::MessageHeader::kBytes);
     while (!rest.empty()) {
       SentFrame frame;

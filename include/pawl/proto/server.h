@@ -66,7 +66,10 @@ requires Codec<C, Request> Operation<Result<Payload>> serve(
   using Running = detail::RunningHandler<C, Request, Answer>;
   auto running = Ref<Running>::adopt(new Running(method));
   Status status = C::decode(method, Role::request, bytes, running->request());
-  if (!status.ok()) return Operation<Result<Payload>>::ready(std::move(status));
+  if (!status.ok()) {
+    call.not_run();
+    return Operation<Result<Payload>>::ready(std::move(status));
+  }
   try {
     running->set_handler((service.*handler)(call, running->request(), bulk...).operation());
   } catch (...) {  // an override that is no coroutine
