@@ -14,3 +14,11 @@ if(PAWL_SANITIZE OR PAWL_SANITIZE_UNDEFINED)
     add_compile_options(-Wno-maybe-uninitialized)
   endif()
 endif()
+
+# Everything tells libFuzzer which edges it took; only the fuzzers have libFuzzer's main.
+if(PAWL_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "PAWL_FUZZ needs clang: cmake --preset fuzz")
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()

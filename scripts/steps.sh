@@ -112,6 +112,13 @@ run_tidy() {
   xargs -a "$logs/tidy-files.txt" run-clang-tidy-19 -quiet -p build/clang -j "$jobs"
 }
 
+# libFuzzer, each target for some seconds, two at a time; an hour each with --soak.
+run_fuzz() {
+  local arguments=(--seconds "${PAWL_CI_FUZZ_SECONDS:-15}")
+  [[ $mode == soak ]] && arguments=()
+  python3 -B tests/fuzz/run.py --jobs "$jobs" "${arguments[@]}"
+}
+
 run_demo() {
   [[ -x build/release/bin/pawl ]] || { skip_reason="no pawl command yet"; return 0; }
   build/release/bin/pawl demo --help >/dev/null 2>&1 || { skip_reason="no demo yet"; return 0; }

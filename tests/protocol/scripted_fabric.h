@@ -71,6 +71,17 @@ class ScriptedFabric final : public fabric::Fabric {
     event.status = Status(Code::unavailable, "the test refuses the endpoint");
     events_.push_back(std::move(event));
   }
+  /// What is kept about endpoints that are over; none may be left.
+  void forget() {
+    sent.clear();
+    connects.clear();
+    connecting.clear();
+    accepted.clear();
+    errored.clear();
+    closed_endpoints.clear();
+    messages.clear();
+    receives_.clear();
+  }
   fabric::EndpointId connect_request(std::vector<std::byte> hello) {
     fabric::Event event;
     event.kind = fabric::EventKind::connect_request;
