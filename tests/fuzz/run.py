@@ -105,7 +105,8 @@ class Run:
         os.makedirs(self.found, exist_ok=True)
         corpus = os.path.join(CORPUS, self.target)
         with tempfile.TemporaryDirectory() as fresh:
-            subprocess.run([self.path, *self.options(), "-set_cover_merge=1", fresh, corpus, self.found],
+            command = [self.path, *self.options(), "-set_cover_merge=1"]
+            subprocess.run([*command, fresh, corpus, self.found],
                            env=environment(), check=True, stdout=subprocess.DEVNULL,
                            stderr=subprocess.DEVNULL)
             for path in glob.glob(os.path.join(corpus, "*")):
