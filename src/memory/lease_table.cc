@@ -44,6 +44,7 @@ LeaseTable::LeaseTable(detail::PoolCore& core, std::uint32_t leases_max, std::ui
   }
   side_bytes_ = leases_max_ * (sizeof(Lease) + sizeof(std::atomic<std::int64_t>));
   // Zero pages that cost nothing until a slot is used.
+  // NOLINTNEXTLINE(clang-analyzer-unix.StdCLibraryFunctions): leases_max_ is not 0
   void* side = ::mmap(nullptr, side_bytes_, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   PAWL_CHECK(side != MAP_FAILED,
