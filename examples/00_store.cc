@@ -16,9 +16,9 @@ class Store final : public store::StoreService {
   }
   pawl::Task<pawl::Result<store::Done>> get(pawl::Call&, const store::Key& key,
                                             pawl::Download& out) override {
-    const pawl::Block& block = blocks_[key.name()];
-    if (!block) co_return pawl::Status(pawl::Code::not_found, "no such block: put it first");
-    out.add(block);  // lent, not copied
+    const auto found = blocks_.find(key.name());
+    if (found == blocks_.end()) co_return pawl::Status(pawl::Code::not_found, "no such block");
+    out.add(found->second);  // lent, not copied
     co_return store::Done();
   }
   std::map<std::string, pawl::Block> blocks_;
@@ -28,6 +28,7 @@ pawl::Task<pawl::Status> use(store::StoreClient client, pawl::Pool& pool) {
   store::Key key;
   key.set_name("greeting");
   auto buffer = co_await ok(pool.acquire(1 << 20));
+  std::memset(buffer.bytes().data(), '.', buffer.size());  // only what was written may be lent
   std::strcpy(reinterpret_cast<char*>(buffer.bytes().data()), "hello, pulled world");
   co_await ok(client.put(key, lend(std::move(buffer).freeze())));
   auto got = co_await ok(client.get(key, into(pool)));

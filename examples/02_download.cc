@@ -8,7 +8,7 @@
 
 #include "check.h"
 #include "demo.pawl.h"
-#include "pawl/block.h"
+#include "pawl/blocking.h"
 #include "pawl/node.h"
 
 using namespace std::chrono_literals;

@@ -3,9 +3,10 @@
 // Prints:
 //   ok: a was evicted
 //   ok: two readers had the same block at the same time
-#include <list>
+#include <algorithm>
+#include <deque>
 #include <string>
-#include <unordered_map>
+#include <utility>
 
 #include "check.h"
 #include "demo.pawl.h"
@@ -14,16 +15,12 @@
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kBytes = std::size_t{1} << 20;
+constexpr std::size_t kBlocksMax = 2;
 
 class Cache final : public demo::BlocksService {
- public:
-  explicit Cache(std::size_t blocks_max) : blocks_max_(blocks_max) {}
-
- private:
   pawl::Task<pawl::Result<demo::GetReply>> get(pawl::Call&, const demo::GetRequest& request,
                                                pawl::Download& out) override {
-    const auto found = blocks_.find(request.key());
+    const auto found = std::ranges::find(blocks_, request.key(), &Entry::first);
     if (found == blocks_.end()) co_return pawl::Status(pawl::Code::not_found, "not in the cache");
     out.add(found->second);  // a reference: the readers share the memory with the cache
     co_return demo::GetReply();
@@ -31,27 +28,23 @@ class Cache final : public demo::BlocksService {
   pawl::Task<pawl::Result<demo::PutReply>> put(pawl::Call& call, const demo::PutRequest& request,
                                                pawl::Upload& in) override {
     auto buffer = co_await ok(in.pull(call.pool()));
-    if (order_.size() == blocks_max_) {
+    if (blocks_.size() == kBlocksMax) {
       // Who still reads the evicted block is refused by its check, so the memory is free at once.
-      // A plain erase would let the readers finish first.
-      std::move(blocks_.extract(order_.front()).mapped()).retire();
-      order_.pop_front();
+      // A plain pop_back would let the readers finish first.
+      std::move(blocks_.back().second).retire();
+      blocks_.pop_back();
     }
-    blocks_[request.key()] = std::move(buffer).freeze();
-    order_.push_back(request.key());
-    demo::PutReply reply;
-    reply.set_copies(1);
-    co_return reply;
+    blocks_.emplace_front(request.key(), std::move(buffer).freeze());
+    co_return demo::PutReply();
   }
 
-  std::size_t blocks_max_;
-  std::unordered_map<std::string, pawl::Block> blocks_;
-  std::list<std::string> order_;  // oldest first
+  using Entry = std::pair<std::string, pawl::Block>;
+  std::deque<Entry> blocks_;  // the newest first
 };
 
 pawl::Task<pawl::Status> use(demo::BlocksClient blocks, pawl::Pool& pool) {
-  for (const char name : {'a', 'b', 'c'}) {  // the cache keeps two
-    auto buffer = co_await ok(pool.acquire(kBytes));
+  for (const char name : {'a', 'b', 'c'}) {
+    auto buffer = co_await ok(pool.acquire(1 << 20));
     examples::fill(buffer.bytes(), name);
     demo::PutRequest put;
     put.set_key(std::string(1, name));
@@ -75,7 +68,7 @@ pawl::Task<pawl::Status> use(demo::BlocksClient blocks, pawl::Pool& pool) {
 }
 
 int main() {
-  Cache cache(2);
+  Cache cache;
   pawl::Node keeper;
   pawl::Node reader;
   auto server = keeper.serve("127.0.0.1:0", cache);

@@ -4,6 +4,8 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,6 +13,7 @@
 #include <vector>
 
 #include "pawl/buffer.h"
+#include "pawl/detail/frame_vector.h"
 #include "pawl/pool.h"
 #include "pawl/region.h"
 #include "pawl/result.h"
@@ -31,18 +34,18 @@ inline constexpr std::size_t kSegmentsMax = 1024;  ///< of one transfer
 class Lend {
  public:
   Lend() = default;
-  explicit Lend(std::vector<Block> segments) : segments_(std::move(segments)) {}
-  [[nodiscard]] const std::vector<Block>& segments() const { return segments_; }
+  explicit Lend(detail::FrameVector<Block> segments) : segments_(std::move(segments)) {}
+  [[nodiscard]] std::span<const Block> segments() const { return segments_; }
 
  private:
-  std::vector<Block> segments_;
+  detail::FrameVector<Block> segments_;
 };
 
 /// lend(a), lend(a, b.slice(0, 4096)). Not lend({a, b}): g++ 12 has no array in a co_await
 /// expression.
 template <std::convertible_to<Block>... B>
 requires(sizeof...(B) > 0) Lend lend(B&&... blocks) {
-  std::vector<Block> segments;
+  detail::FrameVector<Block> segments;
   segments.reserve(sizeof...(B));
   (segments.emplace_back(std::forward<B>(blocks)), ...);
   return Lend(std::move(segments));
@@ -51,7 +54,8 @@ Lend lend(const Buffer&) = delete;  // only a Block can be lent: std::move(buffe
 /// Any number, named first: lend(std::move(blocks)).
 template <std::same_as<std::vector<Block>> Blocks>
 Lend lend(Blocks blocks) {
-  return Lend(std::move(blocks));
+  return Lend(detail::FrameVector<Block>(std::move_iterator(blocks.begin()),
+                                         std::move_iterator(blocks.end())));
 }
 
 /// Where a download lands.
@@ -63,11 +67,13 @@ class Into {
   };
   class InRegion {
    public:
-    InRegion(Region in, std::vector<ByteRange> at) : region(std::move(in)), ranges(std::move(at)) {}
+    InRegion(Region in, std::span<const ByteRange> at)
+        : region(std::move(in)), ranges(at.begin(), at.end()) {}
     Region region;
-    std::vector<ByteRange> ranges;
+    detail::FrameVector<ByteRange> ranges;
   };
-  using Target = std::variant<Nowhere, FromPool, std::vector<Buffer>, InRegion>;
+  using Buffers = detail::FrameVector<Buffer>;
+  using Target = std::variant<Nowhere, FromPool, Buffers, InRegion>;
 
   Into() = default;
   explicit Into(Target target) : target_(std::move(target)) {}
@@ -97,20 +103,21 @@ inline Into into(Pool& pool) { return Into(Into::FromPool{&pool}); }
 /// Into buffers of the caller's, one per segment. After a failure each comes back empty, when its
 /// READs are done: see `Outcome::buffers_back`.
 inline Into into(Buffer buffer) {
-  std::vector<Buffer> one;
+  Into::Buffers one;
   one.push_back(std::move(buffer));
   return Into(std::move(one));
 }
-inline Into into(std::vector<Buffer> buffers) { return Into(std::move(buffers)); }
+inline Into into(std::vector<Buffer> buffers) {
+  return Into(
+      Into::Buffers(std::move_iterator(buffers.begin()), std::move_iterator(buffers.end())));
+}
 /// Into ranges of a region, one per segment. Their content is undefined until the call is ok.
 inline Into into(Region region, ByteRange range) {
-  std::vector<ByteRange> one;
-  one.push_back(range);
-  return Into(Into::InRegion(std::move(region), std::move(one)));
+  return Into(Into::InRegion(std::move(region), std::span(&range, 1)));
 }
 template <std::same_as<std::vector<ByteRange>> Ranges>
 Into into(Region region, Ranges ranges) {
-  return Into(Into::InRegion(std::move(region), std::move(ranges)));
+  return Into(Into::InRegion(std::move(region), ranges));
 }
 
 /// Opaque bytes (at most kTicketBytesMax) that name lent memory: where its node listens,

@@ -10,10 +10,12 @@
 #include <vector>
 
 #include "pawl/bulk.h"
+#include "pawl/detail/frame_vector.h"
 #include "pawl/guard.h"
 #include "pawl/operation.h"
 #include "pawl/payload.h"
 #include "pawl/priority.h"
+#include "pawl/quarantine.h"
 #include "pawl/result.h"
 #include "pawl/time.h"
 
@@ -50,11 +52,23 @@ struct CallOptions {
   std::span<const Metadata> metadata{};
 };
 
-/// Where the buffer of one landing segment is after a call.
+/// Where the memory of a call is when the call is over: the buffers or ranges of the caller's own
+/// that a download was to land in, or the Blocks that an upload lent.
 enum class Whereabouts : std::uint8_t {
-  in_hand,      ///< in `parts`, or `buffers_back` completes at once
+  in_hand,      ///< in `parts`, or `buffers_back` completes at once; nobody holds what was lent
   returning,    ///< READs into it are still completing; await `Outcome::buffers_back`
-  quarantined,  ///< the same, and its endpoint is being torn down
+  quarantined,  ///< held until a proof, see `Outcome::quarantine`; await `buffers_back`,
+                ///< `lent_back`
+};
+
+/// What an Outcome tells of that; see there.
+class CallMemory {
+ public:
+  CallMemory() = default;
+  Whereabouts whereabouts = Whereabouts::in_hand;
+  QuarantineReason quarantine = QuarantineReason::none;
+  Operation<std::vector<Buffer>> buffers_back;
+  Operation<Status> lent_back;
 };
 
 /// What happened on the way, for logs and tuning. Durations are zero where a step did not happen.
@@ -77,13 +91,16 @@ template <class T>
 class [[nodiscard]] Outcome {
  public:
   using value_type = T;
-  Outcome(Result<T> result, const CallInfo& info) : result_(std::move(result)), info_(info) {}
+  Outcome(Result<T> result, const CallInfo& info, CallMemory memory = {})
+      : result_(std::move(result)), info_(info), memory_(std::move(memory)) {}
   Outcome(Status status) : result_(std::move(status)) {}  // NOLINT(google-explicit-constructor)
   static Outcome from_status(Status status) { return Outcome(std::move(status)); }
 
   [[nodiscard]] bool ok() const { return result_.ok(); }
   explicit operator bool() const { return ok(); }
   [[nodiscard]] const Status& status() const { return result_.status(); }
+  /// The value or status alone: for a handler that passes on what another node said.
+  [[nodiscard]] Result<T> result() && { return std::move(result_); }
   /// Whether the handler ran. After success: yes.
   [[nodiscard]] Ran ran() const { return ok() ? Ran::yes : status().ran(); }
   [[nodiscard]] const CallInfo& info() const { return info_; }
@@ -94,25 +111,32 @@ class [[nodiscard]] Outcome {
   [[nodiscard]] T* operator->() { return &*result_; }
   [[nodiscard]] const T* operator->() const { return &*result_; }
 
+  [[nodiscard]] Whereabouts whereabouts() const { return memory_.whereabouts; }
+  /// Why, when the call ended; none if it was in hand. It may have changed since: a READ that its
+  /// device does not complete takes its endpoint down.
+  [[nodiscard]] QuarantineReason quarantine() const { return memory_.quarantine; }
   /// After a failed download into buffers of the caller's: gives them back, empty, once no READ
   /// can write into them any more. Completes at once when they are in hand already. Dropping it
-  /// lets them go to their pool instead. After any other call it gives nothing, at once.
-  [[nodiscard]] Whereabouts whereabouts() const { return whereabouts_; }
+  /// lets them go to their pool instead. After one into ranges of a region it gives nothing, once
+  /// they are their writer's again; after any other call nothing, at once.
   [[nodiscard]] Operation<std::vector<Buffer>>& buffers_back() {
-    if (!buffers_back_) buffers_back_ = Operation<std::vector<Buffer>>::ready({});
-    return buffers_back_;
+    if (!memory_.buffers_back) {
+      memory_.buffers_back = Operation<std::vector<Buffer>>::ready({});
+    }
+    return memory_.buffers_back;
   }
-  void set_buffers_back(Whereabouts where, Operation<std::vector<Buffer>> back) {
-    whereabouts_ = where;
-    buffers_back_ = std::move(back);
+  /// After an upload under ChannelOptions::hold_until_ack that did not end well: ok once no READ of
+  /// the peer can reach what was lent any more, so that the Blocks may be dropped, made `unique` or
+  /// reused without its seeing a byte of the next use. Completes at once when it is so already, as
+  /// after any other call. Dropping it changes nothing.
+  [[nodiscard]] Operation<Status>& lent_back() {
+    if (!memory_.lent_back) memory_.lent_back = Operation<Status>::ready({});
+    return memory_.lent_back;
   }
-
   /// The same call with another result: for codecs and other layers on top.
   template <class U>
   [[nodiscard]] Outcome<U> with(Result<U> other) && {
-    Outcome<U> outcome(std::move(other), info_);
-    outcome.set_buffers_back(whereabouts_, std::move(buffers_back_));
-    return outcome;
+    return Outcome<U>(std::move(other), info_, std::move(memory_));
   }
 
   /// "ok 143 us (queue 3, wire 60, read 51, confirm 29) verify/tcp: no RDMA device"
@@ -121,8 +145,7 @@ class [[nodiscard]] Outcome {
  private:
   Result<T> result_;
   CallInfo info_;
-  Whereabouts whereabouts_ = Whereabouts::in_hand;
-  Operation<std::vector<Buffer>> buffers_back_;
+  CallMemory memory_;
 };
 
 /// The line that Outcome::to_string prints.
@@ -133,18 +156,21 @@ std::string Outcome<T>::to_string() const {
   return describe_call(ok() ? Status() : status(), info_);
 }
 
-/// The value of a download: the reply and one entry per segment, either the checked bytes or the
-/// status that the handler gave for that segment (or `stale` if it alone was taken back). The call
-/// is ok also if no segment has bytes: only the loss of the whole lease fails it.
+using Parts = detail::FrameVector<Result<Block>>;
+
+/// The value of a download: the reply and one entry per segment, either the checked bytes or a
+/// status with the code that the handler gave for that segment (or `stale` if it alone was taken
+/// back). The call is ok also if no segment has bytes: only the loss of the whole lease fails it.
 template <class Reply>
 class Pulled {
  public:
-  Pulled(Reply reply, std::vector<Result<Block>> parts)
-      : reply_(std::move(reply)), parts_(std::move(parts)) {}
+  Pulled(Reply reply, Parts parts) : reply_(std::move(reply)), parts_(std::move(parts)) {}
   [[nodiscard]] Reply& reply() { return reply_; }
   [[nodiscard]] const Reply& reply() const { return reply_; }
-  [[nodiscard]] std::vector<Result<Block>>& parts() { return parts_; }
-  [[nodiscard]] const std::vector<Result<Block>>& parts() const { return parts_; }
+  [[nodiscard]] std::span<Result<Block>> parts() { return parts_; }
+  [[nodiscard]] std::span<const Result<Block>> parts() const { return parts_; }
+  /// All of them, for a Pulled of another reply.
+  [[nodiscard]] Parts take_parts() && { return std::move(parts_); }
   /// Part 0; invalid_argument if the answer has none.
   [[nodiscard]] Result<Block> part() const {
     if (parts_.empty()) return Status(Code::invalid_argument, "the answer carries no bulk part");
@@ -155,7 +181,7 @@ class Pulled {
 
  private:
   Reply reply_;
-  std::vector<Result<Block>> parts_;
+  Parts parts_;
 };
 
 /// Who is at the other end.
@@ -190,9 +216,9 @@ class Call {
   [[nodiscard]] Duration remaining() const;
 
   /// Options for calls made on behalf of this one: what is left of the deadline, priority, tenant
-  /// and trace. They end when this call does: for the error of a dead next node to reach this
-  /// caller, take some time off the deadline, or set wait_for_connection to false.
-  [[nodiscard]] CallOptions inherit() const;
+  /// and trace. They end `margin` before this call does, so that their errors still reach its
+  /// caller.
+  [[nodiscard]] CallOptions inherit(Duration margin = {}) const;
 
   /// Value of a metadata key; empty if absent. Valid as long as the Call.
   [[nodiscard]] std::string_view metadata(std::string_view key) const;
@@ -268,7 +294,8 @@ class Download {
 
   /// At most kSegmentsMax entries in all, else the caller gets too_large instead of the answer.
   void add(Block block);
-  /// This segment has no bytes, for this reason (not_found, …); the others are served.
+  /// This segment has no bytes, for this reason (not_found, …); the others are served. The caller
+  /// gets the code that the handler gave, not its sentence.
   void add(Status status);
   [[nodiscard]] std::size_t segments() const;
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -18,21 +19,27 @@ namespace detail {
 class ChannelCore;  // src/rpc/channel_core.h
 }
 
+/// Values that can never work are refused by name at every call of the channel.
 struct ChannelOptions {
   /// Of calls that give none.
   Duration default_deadline = std::chrono::seconds(30);
-  /// The guard for what this end lends. `automatic`: verify, the one that every fabric can do.
-  bool guard_automatic = true;
-  Guard guard = Guard::verify;
-  /// After a timeout or cancel, lent memory stays in quarantine until the peer acknowledged the
-  /// cancel: no byte of a next use reaches the peer's memory, not even to be discarded there. Until
-  /// then `Block::unique` refuses and `Region::reuse` answers unavailable.
+  /// The guard for what this end lends. Empty: `verify`, the one that every fabric can do. A call
+  /// that lends under one which the two ends cannot do is refused before anything is sent.
+  std::optional<Guard> guard;
+  /// After a call's timeout, cancel or loss, what the call lent (an upload) stays in quarantine
+  /// until the peer acknowledged the cancel, or the endpoints of the connection are closed: no byte
+  /// of a next use reaches the peer's memory, not even to be discarded there. Until then
+  /// `Block::unique` refuses, `Region::reuse` answers unavailable, and `Outcome::lent_back` waits.
+  /// A peer that does not acknowledge loses the connection (NodeOptions::quarantine_timeout). Not
+  /// covered: what a server lends with its answers (downloads), since a reader does not tell the
+  /// owner when the READs of a call that it gave up are over.
   bool hold_until_ack = false;
   /// Reconnect attempts are spaced by a jittered delay that doubles up to this.
   Duration reconnect_backoff_first = std::chrono::milliseconds(10);
   Duration reconnect_backoff_max = std::chrono::seconds(1);
   Duration connect_timeout = std::chrono::seconds(3);
-  /// A peer of which nothing was heard for this long (pings included) is given up.
+  /// A peer of which nothing was heard for this long (pings included), or that left a message
+  /// unacknowledged for as long, is given up.
   Duration liveness = std::chrono::seconds(10);
   /// Calls that wait or are under way at the same time, per poller; more are refused
   /// (resource_exhausted).
@@ -41,7 +48,8 @@ struct ChannelOptions {
 
 /// The way to a peer: connects when the first call needs it, reconnects by itself, and keeps one
 /// connection per poller that uses it. A handle: copies share the connections; any thread. The
-/// connections end when the last copy and the last call are gone.
+/// connections end when the last copy is gone and the last call over; what was handed over by
+/// `send` still goes out.
 class Channel {
  public:
   Channel() = default;

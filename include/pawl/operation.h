@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "pawl/detail/awaiter.h"
+#include "pawl/detail/check.h"
 #include "pawl/detail/frame.h"
 #include "pawl/detail/operation_core.h"
 #include "pawl/detail/ref.h"
@@ -77,7 +78,11 @@ class [[nodiscard]] Operation {
     if (OperationBase<T>* state = std::exchange(state_, nullptr)) state->drop();
   }
   /// For those who implement combinators: starts it and keeps the ownership here.
-  void begin(Callback<T> callback) { state_->begin(callback); }
+  void begin(Callback<T> callback) {
+    detail::require(state_ != nullptr,
+                    "an empty Operation is started: it was moved from, or awaited twice");
+    state_->begin(callback);
+  }
   [[nodiscard]] OperationBase<T>* release() noexcept { return std::exchange(state_, nullptr); }
 
   auto operator co_await() && { return detail::OperationAwaiter<T>(std::move(*this)); }

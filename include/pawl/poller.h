@@ -178,8 +178,10 @@ class Poller {
   std::size_t run_ready();
   Work* take_inbox() noexcept;
   void judge_wake(SourceEntry& entry, std::size_t done);
-  void measure(const char* name);
+  void measure(const char* name, bool programs_own);
   void end_turn(bool busy);
+  void tell_long_turn(Duration took);
+  [[nodiscard]] Duration waited_for_core() const;
   bool name_long_work(const char* name);
   void disarm();
   void sleep();
@@ -198,6 +200,11 @@ class Poller {
   bool sources_changed_ = false;
   Duration turn_longest_work_{0};
   const char* turn_longest_name_ = "";
+  bool turn_longest_programs_own_ = false;
+  TimePoint ran_read_at_;  // when thread_ran was last read: in this turn, or shortly before
+  Duration ran_{0};
+  Duration slept_{0};  // since ran_read_at_
+  bool ran_known_ = false;
   std::vector<const char*> long_work_named_;  // at most kLongWorkNamedMax
   Ready ready_;
   std::vector<std::unique_ptr<SourceEntry>> sources_;  // in order of registration

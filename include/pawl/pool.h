@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -8,6 +9,7 @@
 #include "pawl/buffer.h"
 #include "pawl/memory_kind.h"
 #include "pawl/operation.h"
+#include "pawl/quarantine.h"
 #include "pawl/result.h"
 #include "pawl/time.h"
 
@@ -29,7 +31,10 @@ struct PoolOptions {
   std::size_t slab_bytes = 0;
   /// Slabs made when the pool is made, before anything asks.
   std::size_t bytes_at_start = 0;
-  /// Bound on memory in quarantine; beyond it new transfers are refused, never released early.
+  /// Bound on memory in quarantine, in bytes. From there on new transfers are refused, with
+  /// whatever peer (resource_exhausted): what is to land here, and what is to be lent under
+  /// hold_until_ack. Nothing is released early. How long it may be there is
+  /// NodeOptions::quarantine_timeout.
   std::size_t quarantine_bytes_max = std::size_t{256} << 20;
   /// Leases that may exist at the same time, at most 262142. 8 bytes each are registered at the
   /// start.
@@ -52,6 +57,9 @@ struct PoolStats {
   std::uint64_t bytes_landing = 0;
   std::uint64_t bytes_quarantined = 0;
   std::uint64_t buffers_quarantined = 0;
+  /// bytes_quarantined by the number of their QuarantineReason.
+  std::array<std::uint64_t, kQuarantineReasons> bytes_quarantined_by_reason{};
+  Duration quarantined_longest{0};  ///< how long the oldest of it has been there
   std::uint64_t leases_live = 0;
   std::uint64_t acquires = 0;
   std::uint64_t waits = 0;     ///< acquires that had to wait
@@ -61,6 +69,10 @@ struct PoolStats {
   std::uint64_t slabs = 0;
   std::uint64_t bytes_huge_pages = 0;              ///< of the pool's memory kind
   std::uint64_t bytes_transparent_huge_pages = 0;  ///< asked for; the kernel decides
+
+  [[nodiscard]] std::uint64_t bytes_quarantined_for(QuarantineReason reason) const {
+    return bytes_quarantined_by_reason[static_cast<std::size_t>(reason)];
+  }
 };
 
 /// Registered buffers in size classes of powers of two from 4 KiB to 64 MiB, for every fabric and
@@ -88,7 +100,8 @@ class Pool {
 
   /// Waits for one, in turn (docs/ownership.md), at most until `deadline` from now (code deadline).
   /// When memory is short the pool ends its oldest leases to make room. Who waits on a poller is
-  /// told from its ready queue, never inside the release that made room.
+  /// told from its ready queue, never inside the release that made room; who waits without one, on
+  /// the thread that made room: from the ready queue of the poller that it turns, if it turns one.
   Operation<Result<Buffer>> acquire(std::size_t bytes,
                                     Duration deadline = std::chrono::seconds(30));
 

@@ -31,6 +31,10 @@ class Region {
   /// Registers `memory`. `keep_alive` is dropped after the last lease ended, the last READ into it
   /// completed and the last Region and Block are gone; until then the memory must stay mapped.
   /// There is no way to free it earlier. Blocks the calling thread while devices register.
+  /// failed_precondition if a byte belongs to another Region or buffer of this pool;
+  /// invalid_argument for a size that is no number of blocks, and for host memory that is not
+  /// mapped readable and writable now. Not seen: memory of another pool, what is unmapped or
+  /// protected later, a mapped file that is shorter than its mapping, bounds of device memory.
   static Result<Region> create(Pool& pool, std::span<std::byte> memory,
                                std::shared_ptr<void> keep_alive, const RegionOptions& options = {});
 

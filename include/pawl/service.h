@@ -43,9 +43,18 @@ constexpr Method make_method(const char* name, BulkDirection direction = BulkDir
   return Method{name, method_hash(name), direction, is_idempotent, is_one_way};
 }
 
-/// A set of methods with their handlers; generated services derive from it, and so may code
-/// without protobuf. One object serves any number of nodes and threads; its handlers run on the
-/// poller of the connection. Dropping a Server does not wait for handlers that run, so a service
+/// A set of methods with their handlers. Handlers run on the poller of the connection and share it
+/// with everything else there. One that blocks its thread, or computes for long, holds up its
+/// server: other handlers, accepts, READs and checks of what is lent, cancels and timers, until a
+/// peer that hears nothing for ChannelOptions::liveness gives the connection up. Not held up: the
+/// deadlines of callers, which are kept at their end, the node's other pollers, and Node::stats
+/// (as of the last turn). Such a turn is named in the log (NodeOptions::long_turn). What blocks
+/// belongs on threads of its own: `co_await run_on(workers, fn)` (pawl/workers.h), where `block` is
+/// allowed too and nothing waits for it but the handler. How many workers there are is independent
+/// of the number of pollers.
+///
+/// Generated services derive from it, and so may code without protobuf. One object serves any
+/// number of nodes and threads. Dropping a Server does not wait for handlers that run, so a service
 /// outlives the Node, or the end of Server::drain: declare it before the node.
 class Service {
  public:

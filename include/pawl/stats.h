@@ -40,6 +40,14 @@ struct NodeStats {
   std::uint64_t confirms_valid = 0;
   std::uint64_t confirms_stale = 0;
   std::uint64_t releases_ignored = 0;  ///< named an ended or foreign lease
+  // Memory windows, as owner.
+  std::uint64_t window_binds = 0;
+  std::uint64_t window_invalidates = 0;  ///< after the reader's word
+  std::uint64_t window_revokes = 0;      ///< leases whose windows ended without it
+  std::uint64_t windows_bound = 0;       ///< gauge; those that are just being bound or ended too
+  // Memory that was too long in quarantine (NodeOptions::quarantine_timeout).
+  std::uint64_t quarantine_breaks = 0;  ///< connections that were broken for it
+  std::uint64_t quarantine_alarms = 0;  ///< where that was no proof either: it stays
   // Transfers, as reader.
   std::uint64_t transfers_started = 0;
   std::uint64_t transfers_ok = 0;

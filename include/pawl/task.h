@@ -14,7 +14,7 @@ namespace pawl {
 
 /// A coroutine that gives a T: `Task<Result<Reply>> get(...) { ... co_return reply; }`. Lazy and
 /// move-only. It runs on a poller: `co_await std::move(task)` in another Task, start(task,
-/// callback) on the poller's thread, run_until/block_on (block.h) elsewhere, or as an Operation
+/// callback) on the poller's thread, run_until/block_on (blocking.h) elsewhere, or as an Operation
 /// (below).
 ///
 /// Dropping a Task, or whatever awaits it, at any moment is safe: a suspended frame is destroyed at

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-#include "pawl/block.h"
+#include "pawl/blocking.h"
 #include "pawl/detail/check.h"
 #include "pawl/memory_kind.h"
 #include "pawl/node.h"
@@ -77,8 +77,8 @@ class World {
   [[nodiscard]] TimePoint now() const;
   [[nodiscard]] const Clock& clock() const;
 
-  /// A node with this name; clock, fabric and seed of the options are the world's. Lives until
-  /// `crash` or the world's end.
+  /// A node with this name; clock, fabric and seed of the options are the world's, and without a
+  /// sink of their own it logs nothing. Lives until `crash` or the world's end.
   Node& add(std::string_view name, NodeOptions options = {});
   /// Ends a node without a word to its peers. The name may be added again.
   void crash(std::string_view name);
@@ -148,12 +148,14 @@ class Storm {
   Storm(const Storm&) = delete;
   Storm& operator=(const Storm&) = delete;
 
-  /// Called before the server crashes: the time to drop what a service keeps of its node (Blocks).
+  /// Called before the server crashes, and before the last look at what is still held: the time to
+  /// drop what a service keeps of its node (Blocks).
   void before_crash(std::function<void()> forget);
 
   /// Runs `load` on every client until all have ended, then ten seconds in fair weather. Errors:
   /// deadline if a load did not end within `limit`; internal, by name, if something is still held
-  /// then that should have come back (calls, transfers, leases, landing or quarantined memory).
+  /// then that should have come back (calls, transfers, leases, memory of a node's pool that is
+  /// landing, in quarantine or in use at all).
   Status run(const Load& load);
 
   [[nodiscard]] World& world();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 
@@ -34,26 +35,34 @@ class Clock {
  public:
   virtual ~Clock() = default;
   [[nodiscard]] virtual TimePoint now() const = 0;
+  /// What the calling thread has run; only differences mean anything. In a time of its own a thread
+  /// is never kept waiting for a core: as much as has passed.
+  [[nodiscard]] virtual Duration thread_ran() const { return Duration(now().ns); }
 };
 
-/// CLOCK_MONOTONIC. The one place of the library that reads a clock (src/base/clock.cc).
+/// CLOCK_MONOTONIC, and CLOCK_THREAD_CPUTIME_ID for what a thread ran. The one place of the library
+/// that reads a clock (src/base/clock.cc).
 class SteadyClock final : public Clock {
  public:
   [[nodiscard]] TimePoint now() const override;
+  [[nodiscard]] Duration thread_ran() const override;
 };
 
-/// A clock that stands still until it is told to move: for deterministic tests. One thread.
+/// A clock that stands still until it is told to move: for deterministic tests. One thread moves
+/// it, any reads it: a pool's helper does, while somebody waits for memory without a poller.
 class ManualClock final : public Clock {
  public:
-  explicit ManualClock(TimePoint start = TimePoint{1'000'000'000}) : now_(start) {}
-  [[nodiscard]] TimePoint now() const override { return now_; }
-  void advance(Duration d) { now_ = now_ + d; }
+  explicit ManualClock(TimePoint start = TimePoint{1'000'000'000}) : ns_(start.ns) {}
+  [[nodiscard]] TimePoint now() const override {
+    return TimePoint{ns_.load(std::memory_order_acquire)};
+  }
+  void advance(Duration d) { ns_.store((now() + d).ns, std::memory_order_release); }
   void set(TimePoint t) {
-    if (t > now_) now_ = t;
+    if (t > now()) ns_.store(t.ns, std::memory_order_release);
   }
 
  private:
-  TimePoint now_;
+  std::atomic<std::int64_t> ns_;
 };
 
 }  // namespace pawl

@@ -27,7 +27,7 @@ template <class C, class Reply>
 Result<Pulled<Reply>> decode_answer(const Method& method, Pulled<Payload>& answer) {
   Result<Reply> reply = decode_answer<C, Reply>(method, answer.reply());
   if (!reply.ok()) return reply.status();
-  return Pulled<Reply>(*std::move(reply), std::move(answer.parts()));
+  return Pulled<Reply>(*std::move(reply), std::move(answer).take_parts());
 }
 
 /// The untyped call inside, From = Payload or Pulled<Payload>, and what it becomes.

@@ -62,14 +62,14 @@ class BlockedOn : private Work {
 }  // namespace detail
 
 /// Waits for an operation, on a thread that turns no poller; on a poller's thread, which would wait
-/// for itself, it gives Code::failed_precondition at once. Not for Tasks: they need a poller.
+/// for itself, it gives Code::failed_precondition at once. So a T that cannot carry a Status
+/// becomes Result<T> (Unit: Status). Not for Tasks: they need a poller. The node that the operation
+/// belongs to is turned by another thread (`Node::run_background`), else nothing ever happens.
 template <class T>
-T block(Operation<T> operation) {
-  static_assert(
-      detail::CarriesStatus<T>,
-      "block() may be refused, so the operation's value must be a Status, a Result<X>, or "
-      "have a static from_status(Status)");
-  if (Poller::current() != nullptr) return detail::from_status<T>(detail::blocking_on_a_poller());
+detail::WithStatusT<T> block(Operation<T> operation) {
+  if (Poller::current() != nullptr) {
+    return detail::from_status<detail::WithStatusT<T>>(detail::blocking_on_a_poller());
+  }
   detail::Waiter waiter;
   struct Wait {
     detail::Waiter& waiter;
@@ -83,7 +83,7 @@ T block(Operation<T> operation) {
                               &wait});
   waiter.wait();
   operation.reset();  // waits until the callback has returned
-  return std::move(*wait.value);
+  return detail::with_status<T>(std::move(*wait.value));
 }
 
 template <class T>
