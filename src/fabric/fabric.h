@@ -15,7 +15,14 @@
 
 namespace pawl::fabric {
 
-enum class WindowSupport : std::uint8_t { none, inexact, exact };
+enum class WindowSupport : std::uint8_t {
+  none,
+  /// Windows that can be bound and ended, and no more: a READ under way may still complete with
+  /// success after the end, without all of its bytes, and a window's bounds may not hold (the
+  /// registration's do). Only with a check after each READ.
+  inexact,
+  exact,
+};
 
 /// What this device can do; constant after the fabric was made. A connection uses the minimum of
 /// both ends (they travel in the handshake).
@@ -76,7 +83,8 @@ struct Event {
 /// throws and never blocks; connect, accept and close may each cost a few system calls (about a
 /// millisecond on verbs), so they are not for each call.
 ///
-/// The promises (each has a case in tests/conformance):
+/// The promises (each has a case in tests/conformance; what needs a network that goes silent or a
+/// slow name server has its case over sockets in tests/tcp):
 ///  1. Messages of one endpoint arrive once, whole and in the order of their posts, or the
 ///     endpoint fails. No order is promised between endpoints, nor between READs and messages,
 ///     nor between the completions of two READs.
@@ -161,8 +169,9 @@ class Fabric : public Registrar {
 
   /// A window for `bind`. unimplemented where capabilities().windows is none. It is bound at most
   /// kWindowBindsMax times and then freed, so that no key comes twice. A bind comes only after the
-  /// invalidate of the one before, and an invalidate only once after a bind, through its endpoint:
-  /// anything else never reaches the device (one crashes Linux 6.1); post refuses it
+  /// invalidate of the one before, to bytes of one registration made for bulk, and an invalidate
+  /// only once after a bind, through its endpoint: anything else never reaches the device (one
+  /// crashes Linux 6.1, which also binds beyond the registration); post refuses it
   /// (failed_precondition), or it completes with bind_error or local_error. After an error or flush
   /// of a bind or an invalidate the window can only be freed.
   virtual Result<WindowId> allocate_window() = 0;

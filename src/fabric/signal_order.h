@@ -15,8 +15,14 @@ namespace pawl::fabric {
 /// requests and the signalled one that ends it) is done. Groups do not wait for each other.
 class SignalOrder {
  public:
-  /// In the order of posts; the result names the request in `done`: 0, 1, 2, …
-  std::uint64_t add(bool signalled) {
+  /// In the order of posts; the result names the request in `done`: 0, 1, 2, … Silent requests that
+  /// would fill half of a send queue of `depth` are signalled here.
+  std::uint64_t add(bool signalled, std::uint32_t depth) {
+    silent_ = signalled ? 0 : silent_ + 1;
+    if (silent_ > depth / 2) {
+      signalled = true;
+      silent_ = 0;
+    }
     entries_.push_back({.signalled = signalled});
     return first_ + entries_.size() - 1;
   }
@@ -77,6 +83,7 @@ class SignalOrder {
   }
 
   std::uint64_t first_ = 0;
+  std::uint32_t silent_ = 0;  // the last ones that were added
   std::deque<Entry> entries_;
 };
 

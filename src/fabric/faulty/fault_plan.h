@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "fabric/random_delay.h"
+#include "fabric/work.h"
 #include "pawl/time.h"
 
 namespace pawl::fabric {
@@ -16,10 +18,8 @@ struct FaultPlan {
   /// READs are held after post has accepted them, below every check of the caller's, and given to
   /// the device later: late READs.
   RandomDelay hold_read;
-  /// The same for READs of at least large_read_bytes: of long transfers a chunk is held more
-  /// rarely.
-  RandomDelay hold_large_read;
-  std::uint64_t large_read_bytes = UINT64_MAX;
+  /// If set, says how this READ is held, in place of hold_read. On the poller's thread, in post.
+  std::function<RandomDelay(const WorkRequest&)> hold_read_by;
   Duration late_after = 100ms;  ///< a READ held at least this long counts as late
 
   RandomDelay delay_send;        ///< also what was posted behind it; the order stays

@@ -7,8 +7,22 @@
 
 namespace pawl::fabric {
 
+namespace {
+
+// What is held is the poller's: windows are freed on its thread, also where that blocks it.
+Capabilities on_the_poller(Capabilities inner) {
+  inner.window_calls_block = false;
+  return inner;
+}
+
+}  // namespace
+
 FaultyFabric::FaultyFabric(Fabric& inner, const FaultPlan& plan, ReuseOracle* oracle)
-    : inner_(inner), plan_(plan), oracle_(oracle), random_(plan.seed) {}
+    : inner_(inner),
+      capabilities_(on_the_poller(inner.capabilities())),
+      plan_(plan),
+      oracle_(oracle),
+      random_(plan.seed) {}
 
 FaultyFabric::Endpoint* FaultyFabric::find(EndpointId endpoint) {
   const auto found = endpoints_.find(endpoint);

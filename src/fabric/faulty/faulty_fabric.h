@@ -24,7 +24,8 @@ namespace pawl::fabric {
 
 /// A decorator that injects faults over any fabric, in real or virtual time (which it knows from
 /// poll). The promises of fabric.h hold through it: what is held counts in the depth of its queue,
-/// is flushed exactly once, and `closed` still comes last. One thread, as the fabric beneath; both
+/// is flushed exactly once, and `closed` still comes last; but a READ that is held takes no place
+/// of the read depth and holds up nothing behind it. One thread, as the fabric beneath; both
 /// outlive it.
 ///
 /// faulty_fabric.cc: connections, events, time. held_work.cc: what is posted, held and completed.
@@ -69,7 +70,7 @@ class FaultyFabric final : public Fabric {
     return inner_.deregister_memory(handle);
   }
   std::string_view name() const override { return inner_.name(); }
-  const Capabilities& capabilities() const override { return inner_.capabilities(); }
+  const Capabilities& capabilities() const override { return capabilities_; }
   Result<ListenerId> listen(std::string_view address) override { return inner_.listen(address); }
   std::string listener_address(ListenerId listener) const override {
     return inner_.listener_address(listener);
@@ -171,6 +172,7 @@ class FaultyFabric final : public Fabric {
   void hand_out(const Completion& completion);
 
   Fabric& inner_;
+  const Capabilities capabilities_;
   FaultPlan plan_;
   ReuseOracle* oracle_;
   Random random_;

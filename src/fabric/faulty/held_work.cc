@@ -10,14 +10,6 @@
 
 namespace pawl::fabric {
 
-namespace {
-std::uint64_t read_bytes(const WorkRequest& request) {
-  std::uint64_t bytes = 0;
-  for (const LocalSegment& segment : request.local) bytes += segment.length;
-  return bytes;
-}
-}  // namespace
-
 // --- posting ---------------------------------------------------------------------------------
 
 std::size_t FaultyFabric::post(EndpointId id, std::span<const WorkRequest> chain, Status& why) {
@@ -85,7 +77,7 @@ bool FaultyFabric::take_work(EndpointId id, Endpoint& endpoint, const WorkReques
   ++endpoint.outstanding;
   if (request.op != Opcode::receive) {
     ++endpoint.sends_held;
-    work.ticket = endpoint.signals.add(request.signalled);
+    work.ticket = endpoint.signals.add(request.signalled, endpoint.send_depth);
   }
   return true;
 }
@@ -94,8 +86,8 @@ bool FaultyFabric::take_work(EndpointId id, Endpoint& endpoint, const WorkReques
 bool FaultyFabric::must_hold(Endpoint& endpoint, const WorkRequest& request, TimePoint& due) {
   if (request.op == Opcode::receive) return false;
   if (request.op == Opcode::read && !request.fence) {
-    const bool large = read_bytes(request) >= plan_.large_read_bytes;
-    const Duration delay = draw(random_, large ? plan_.hold_large_read : plan_.hold_read);
+    const Duration delay =
+        draw(random_, plan_.hold_read_by ? plan_.hold_read_by(request) : plan_.hold_read);
     due = hold_reads_ ? TimePoint::never() : now_ + delay;
     return hold_reads_ || delay > Duration{0};
   }

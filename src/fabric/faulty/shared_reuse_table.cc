@@ -82,6 +82,17 @@ std::uint64_t SharedReuseTable::exposes(std::uint64_t key) const {
   return slot == nullptr ? 0 : slot->exposes.load(std::memory_order_acquire);
 }
 
+void SharedReuseTable::set_content_bytes(std::uint64_t key, std::uint64_t bytes) {
+  if (Slot* slot = find(key, false); slot != nullptr) {
+    slot->content_bytes.store(bytes, std::memory_order_release);
+  }
+}
+
+std::uint64_t SharedReuseTable::content_bytes(std::uint64_t key) const {
+  const Slot* slot = find(key, false);
+  return slot == nullptr ? 0 : slot->content_bytes.load(std::memory_order_acquire);
+}
+
 std::uint64_t SharedReuseTable::on_read_posted(RemoteAddress remote) { return exposes(remote.key); }
 
 ReadVerdict SharedReuseTable::on_read_executed(RemoteAddress remote, std::uint64_t posted) {

@@ -12,8 +12,8 @@
 namespace pawl::fabric {
 
 /// A ReuseOracle in memory that two processes share: a table of atomics, by remote key, of how
-/// often the buffer of that key was exposed. Needs a fabric whose keys are one per buffer (tcp,
-/// sim). Any thread.
+/// often the buffer of that key was exposed, and how many bytes it holds. Needs a fabric whose keys
+/// are one per buffer (tcp, sim). Any thread.
 class SharedReuseTable final : public ReuseOracle {
  public:
   static constexpr std::size_t kSlots = 65536;  ///< keys; more are "unknown"
@@ -37,10 +37,16 @@ class SharedReuseTable final : public ReuseOracle {
   /// How often the buffer of this key was exposed; 0 = never, or the table is full.
   [[nodiscard]] std::uint64_t exposes(std::uint64_t key) const;
 
+  /// Owner: what the buffer of a key that was exposed holds from now on.
+  void set_content_bytes(std::uint64_t key, std::uint64_t bytes);
+  /// 0 = it was never said.
+  [[nodiscard]] std::uint64_t content_bytes(std::uint64_t key) const;
+
  private:
   struct Slot {
     std::atomic<std::uint64_t> key;  // 0 = free
     std::atomic<std::uint64_t> exposes;
+    std::atomic<std::uint64_t> content_bytes;
   };
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 

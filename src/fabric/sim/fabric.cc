@@ -285,7 +285,7 @@ void SimFabric::accept_work(SimEndpoint& endpoint, const WorkRequest& work) {
     request.names_window = true;
     memory_.window_work_posted(work.window);
   }
-  endpoint.signals.add(work.signalled);
+  endpoint.signals.add(work.signalled, endpoint.options.send_depth);
   endpoint.requests.push_back(std::move(request));
   schedule_pump(endpoint, draw_up_to(random(), options().post_delay_max));
 }

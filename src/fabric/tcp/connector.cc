@@ -15,15 +15,8 @@ Result<EndpointId> TcpFabric::connect(std::string_view address, const EndpointOp
   if (hello.size() > kHelloBytesMax) {
     return Status(Code::too_large, "connect: the hello is larger than 4096 bytes");
   }
-  Result<Target> target = parse_target(address);
+  Result<Target> target = parse_peer(address);
   if (!target.ok()) return target.status();
-  if (target->port == 0 &&
-      (target->addresses.empty() || target->addresses.front().family() != AF_UNIX)) {
-    return Status::with_detail(Code::invalid_argument,
-                               "address '" + std::string(address) +
-                                   "': nothing listens at port 0; connect to the port that the "
-                                   "server was given, Server::address");
-  }
   const EndpointId id = add_endpoint();
   Endpoint& endpoint = *find(id);
   endpoint.set_options(options);

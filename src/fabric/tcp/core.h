@@ -7,7 +7,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <vector>
 
@@ -16,6 +15,7 @@
 #include "fabric/tcp/memory_table.h"
 #include "fabric/tcp/tcp_fabric.h"
 #include "fabric/tcp/wire.h"
+#include "pawl/detail/frame_vector.h"
 
 namespace pawl::fabric::tcp {
 
@@ -68,11 +68,11 @@ struct Core {
   MemoryTable memory;
   TimePoint now;  ///< of this turn
   std::uint64_t turn = 0;
-  std::uint64_t work_done = 0;        ///< system calls that moved bytes or found something
-  std::deque<Event> events;           ///< not yet taken
-  std::vector<EndpointId> active;     ///< have something to do in the next turn
-  std::deque<EndpointId> completing;  ///< have completions or their last event to give
-  std::vector<EndpointId> timed;      ///< have a deadline
+  std::uint64_t work_done = 0;                ///< system calls that moved bytes or found something
+  detail::FrameDeque<Event> events;           ///< not yet taken
+  std::vector<EndpointId> active;             ///< have something to do in the next turn
+  detail::FrameDeque<EndpointId> completing;  ///< have completions or their last event to give
+  std::vector<EndpointId> timed;              ///< have a deadline
   TimePoint next_deadline = TimePoint::never();
   std::uint64_t work_requests = 0;  ///< accepted and not completed
   std::size_t receive_budget = 0;   ///< bytes left in this turn

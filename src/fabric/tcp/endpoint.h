@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "fabric/fabric.h"
+#include "fabric/socket/socket.h"
 #include "fabric/tcp/core.h"
-#include "fabric/tcp/socket.h"
 #include "fabric/tcp/wire.h"
 #include "fabric/tcp/work_queue.h"
 

@@ -94,6 +94,9 @@ Status Endpoint::post_send(const WorkRequest& request) {
       !core_.memory.take_window_key(request.window, slot.window_key)) {
     return Status(Code::invalid_argument, "post: no such window");
   }
+  if (request.op == Opcode::invalidate && !core_.memory.hold(request.window)) {
+    return Status(Code::invalid_argument, "post: no such window");
+  }
   slot.id = request.id;
   slot.op = request.op;
   slot.signalled = request.signalled;

@@ -24,7 +24,7 @@ Result<std::unique_ptr<Fabric>> make_tcp_fabric(const TcpOptions& options) {
 }
 
 TcpFabric::TcpFabric(const TcpOptions& options, UniqueFd epoll)
-    : core_(options), epoll_(std::move(epoll)) {
+    : core_(options), epoll_(std::move(epoll)), resolver_(options.look_up) {
   capabilities_ = {.message_bytes_max = kMessageBytesMax,
                    .inline_bytes_max = kInlineBytesMax,
                    .send_segments_max = kSegmentsMax,
@@ -37,11 +37,7 @@ TcpFabric::TcpFabric(const TcpOptions& options, UniqueFd epoll)
                    .windows = options.windows};
 }
 
-TcpFabric::~TcpFabric() {
-  std::vector<ListenerId> ids;
-  listeners_.for_each([&](std::uint64_t id, Listener&) { ids.push_back(ListenerId{id}); });
-  for (const ListenerId id : ids) close_listener(id);
-}
+TcpFabric::~TcpFabric() = default;
 
 Status TcpFabric::start() { return watch(resolver_.event_fd(), kResolverTag); }
 

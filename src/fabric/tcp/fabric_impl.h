@@ -10,11 +10,12 @@
 #include <vector>
 
 #include "fabric/fabric.h"
+#include "fabric/socket/listen_socket.h"
+#include "fabric/socket/resolver.h"
+#include "fabric/socket/slot_table.h"
+#include "fabric/socket/socket.h"
 #include "fabric/tcp/core.h"
 #include "fabric/tcp/endpoint.h"
-#include "fabric/tcp/resolver.h"
-#include "fabric/tcp/slot_table.h"
-#include "fabric/tcp/socket.h"
 
 namespace pawl::fabric::tcp {
 
@@ -61,10 +62,7 @@ class TcpFabric final : public Fabric {
 
  private:
   struct Listener {
-    UniqueFd fd;
-    std::string address;
-    std::string path;  // of a Unix socket in the file system
-    std::uint64_t inode = 0;
+    ListenSocket socket;
     bool ready = false;                    // edge-triggered: connections may wait
     TimePoint retry = TimePoint::never();  // with `ready`: not before; never: in the ready list
   };

@@ -49,7 +49,6 @@ inline constexpr std::size_t kDirectBytesMin = std::size_t{4} * 1024;
 
 // --- connections -------------------------------------------------------------------------------
 
-inline constexpr int kListenBacklog = 1024;         ///< connections, in the kernel
 inline constexpr std::size_t kHalfOpenMax = 256;    ///< accepted, handshake not complete
 inline constexpr Duration kHandshakeDeadline = 5s;  ///< from accept to a whole hello
 /// With kHalfOpenMax half-open handshakes one of this age makes room for the next.
@@ -60,11 +59,6 @@ inline constexpr Duration kUnixConnectRetry = 5ms;  ///< after EAGAIN: the backl
 inline constexpr Duration kLinger = 200ms;
 inline constexpr std::size_t kFaultDetailBytesMax = 200;
 inline constexpr std::size_t kUnannouncedEventsMax = 4096;  ///< connect requests not yet taken
-
-inline constexpr std::size_t kResolverThreadsMax = 4;
-inline constexpr std::size_t kResolverQueueMax = 256;  ///< names
-inline constexpr std::size_t kHostBytesMax = 253;      ///< a name in the DNS
-inline constexpr std::size_t kAddressesMax = 16;       ///< tried of one name
 
 static_assert(kPieceBytesMin <= kPieceBytesMax && kPieceBytesMax <= kFlushBytesMax);
 static_assert(kStagingBytes >= kPieceBytesMax, "a piece of device memory is staged whole");

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The accepting end: sockets, half-open handshakes and their bounds, and the application's answer.
-#include <netinet/in.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,105 +9,15 @@
 #include "fabric/tcp/fabric_impl.h"
 
 namespace pawl::fabric::tcp {
-namespace {
-
-Status listen_error(std::string_view address, const char* call, int error) {
-  std::string text =
-      "cannot listen on " + std::string(address) + ": " + call + ": " + errno_text(error);
-  Code code = Code::unavailable;
-  switch (error) {
-    case EADDRINUSE:
-      code = Code::already_exists;
-      text += "; another listener is there, or take port 0";
-      break;
-    case EADDRNOTAVAIL:
-      code = Code::invalid_argument;
-      text += "; no interface of this machine has the address";
-      break;
-    case EACCES:
-      code = Code::permission_denied;
-      text += "; take a port above 1023 or a folder that may be written";
-      break;
-    case EMFILE:
-    case ENFILE:
-      code = Code::resource_exhausted;
-      text += "; raise nofile";
-      break;
-    default:
-      break;
-  }
-  return Status::with_detail(code, std::move(text), Ran::no, error);
-}
-
-std::uint64_t inode_of(const std::string& path) {
-  struct stat info {};
-  return ::lstat(path.c_str(), &info) == 0 && S_ISSOCK(info.st_mode) ? info.st_ino : 0;
-}
-
-/// True if a socket file is there whose listener is not.
-bool is_stale(const SocketAddress& address, const std::string& path) {
-  if (inode_of(path) == 0) return false;
-  const UniqueFd probe = stream_socket(AF_UNIX);
-  return probe && ::connect(probe.get(), address.get(), address.length) != 0 &&
-         errno == ECONNREFUSED;
-}
-
-int bind_socket(int fd, const SocketAddress& address) {
-  const int one = 1;
-  const int zero = 0;
-  if (address.family() != AF_UNIX) {
-    static_cast<void>(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one));
-  }
-  if (address.family() == AF_INET6) {  // [::] takes IPv4 as well
-    static_cast<void>(setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero));
-  }
-  if (::bind(fd, address.get(), address.length) == 0) return 0;
-  const int error = errno;
-  const std::string path = unix_path(address);
-  if (error != EADDRINUSE || path.empty() || !is_stale(address, path)) return error;
-  static_cast<void>(::unlink(path.c_str()));  // left behind by a process that died
-  return ::bind(fd, address.get(), address.length) == 0 ? 0 : errno;
-}
-
-std::string peer_text(int fd, const SocketAddress& address, const std::string& listener) {
-  if (address.family() != AF_UNIX) return format_address(address);
-  ucred peer{};
-  socklen_t length = sizeof peer;
-  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return listener;
-  return listener + " (process " + std::to_string(peer.pid) + ", user " + std::to_string(peer.uid) +
-         ")";
-}
-
-}  // namespace
 
 // --- listeners -------------------------------------------------------------------------------
 
 Result<ListenerId> TcpFabric::listen(std::string_view text) {
-  Result<Target> target = parse_target(text);
-  if (!target.ok()) return target.status();
-  if (target->addresses.empty()) {
-    return Status::with_detail(Code::invalid_argument,
-                               "cannot listen on the name " + target->host +
-                                   "; write an address of this machine, or 0.0.0.0 or [::]");
-  }
-  SocketAddress address = target->addresses.front();
+  Result<ListenSocket> socket = ListenSocket::open(text);
+  if (!socket.ok()) return socket.status();
   Listener listener;
-  listener.fd = stream_socket(address.family());
-  if (!listener.fd) return listen_error(text, "socket", errno);
-  const int fd = listener.fd.get();
-  if (const int error = bind_socket(fd, address); error != 0) {
-    return listen_error(text, "bind", error);
-  }
-  listener.path = unix_path(address);
-  if (!listener.path.empty()) listener.inode = inode_of(listener.path);
-  if (::listen(fd, kListenBacklog) != 0) return listen_error(text, "listen", errno);
-  if (address.family() != AF_UNIX) {
-    address.length = sizeof address.storage;
-    if (getsockname(fd, address.get(), &address.length) != 0) {
-      return listen_error(text, "getsockname", errno);
-    }
-  }
-  listener.address = format_address(reachable_address(address));
+  listener.socket = *std::move(socket);
+  const int fd = listener.socket.fd();
   const ListenerId id{listeners_.insert(std::move(listener))};
   if (Status watched = watch(fd, id.value | kListenerTag); !watched.ok()) {
     close_listener(id);
@@ -121,19 +28,10 @@ Result<ListenerId> TcpFabric::listen(std::string_view text) {
 
 std::string TcpFabric::listener_address(ListenerId id) const {
   const Listener* const listener = listeners_.find(id.value);
-  return listener == nullptr ? std::string() : listener->address;
+  return listener == nullptr ? std::string() : listener->socket.address();
 }
 
-void TcpFabric::close_listener(ListenerId id) {
-  const Listener* const listener = listeners_.find(id.value);
-  if (listener == nullptr) return;
-  // Another process may have taken the path meanwhile: only our own file is removed.
-  if (!listener->path.empty() && listener->inode != 0 &&
-      inode_of(listener->path) == listener->inode) {
-    static_cast<void>(::unlink(listener->path.c_str()));
-  }
-  listeners_.erase(id.value);
-}
+void TcpFabric::close_listener(ListenerId id) { listeners_.erase(id.value); }
 
 // --- sockets ---------------------------------------------------------------------------------
 
@@ -157,7 +55,7 @@ bool TcpFabric::accept_from(ListenerId id, Listener& listener) {
     SocketAddress peer;
     peer.length = sizeof peer.storage;
     UniqueFd fd(
-        ::accept4(listener.fd.get(), peer.get(), &peer.length, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        ::accept4(listener.socket.fd(), peer.get(), &peer.length, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (fd) {
       descriptors_short_ = false;
       ++core_.work_done;
@@ -206,7 +104,7 @@ void TcpFabric::no_descriptor(const Listener& listener, int error) {
   event.kind = EventKind::device;
   event.status = Status::with_detail(
       Code::resource_exhausted,
-      "cannot accept connections on " + listener.address + ": " + errno_text(error) +
+      "cannot accept connections on " + listener.socket.address() + ": " + errno_text(error) +
           "; existing connections go on; raise nofile or close some; tried again each 100 ms",
       Ran::no, error);
   core_.events.push_back(std::move(event));
@@ -235,7 +133,7 @@ void TcpFabric::adopt(ListenerId id, UniqueFd fd, const SocketAddress& peer,
   const EndpointId endpoint_id = add_endpoint();
   Endpoint& endpoint = *find(endpoint_id);
   endpoint.set_state(State::incoming);
-  endpoint.set_peer(peer_text(number, peer, listener.address));
+  endpoint.set_peer(peer_text(number, peer, listener.socket.address()));
   endpoint.listener = id;
   tune_connection(number, core_.options.keep_alive);
   endpoint.set_socket(std::move(fd));

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "fabric/socket/slot_table.h"
 #include "fabric/tcp/key_index.h"
-#include "fabric/tcp/slot_table.h"
 #include "fabric/work.h"
 #include "memory/registrar.h"
 

@@ -4,7 +4,8 @@
 #include <memory>
 
 #include "fabric/fabric.h"
-#include "fabric/tcp/socket.h"
+#include "fabric/socket/resolver.h"
+#include "fabric/socket/socket.h"
 #include "pawl/result.h"
 
 namespace pawl::fabric::tcp {
@@ -13,6 +14,8 @@ struct TcpOptions {
   KeepAlive keep_alive;
   /// For tests of what depends on windows; the software NIC itself does them exactly.
   WindowSupport windows = WindowSupport::exact;
+  /// How the resolver's threads look host names up.
+  LookUp look_up = look_up_by_system;
 };
 
 /// A software NIC over sockets: the semantics of a queue pair, one socket each (docs/wire-tcp.md).

@@ -1,15 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "fabric/tcp/address.h"
+#include "fabric/socket/address.h"
 #include "pawl/result.h"
 
-namespace pawl::fabric::tcp {
+namespace pawl::fabric {
+
+inline constexpr std::size_t kResolverThreadsMax = 4;
+inline constexpr std::size_t kResolverQueueMax = 256;  ///< names
+inline constexpr std::size_t kAddressesMax = 16;       ///< kept of one name
+
+/// What a host name means: addresses without a port, or why there are none.
+struct HostAddresses {
+  std::vector<SocketAddress> addresses;  // empty: `error`
+  std::string error;
+};
+
+/// Looks one name up. May block; called on the resolver's threads, several at a time.
+using LookUp = std::function<HostAddresses(const std::string& host)>;
+
+/// getaddrinfo.
+HostAddresses look_up_by_system(const std::string& host);
 
 /// Looks host names up on helper threads (at most kResolverThreadsMax, started when needed), since
 /// the system's resolver blocks. One thread uses the object; a lookup that is still blocked when
@@ -22,7 +40,7 @@ class Resolver {
     std::string error;
   };
 
-  Resolver();
+  explicit Resolver(LookUp look_up);
   ~Resolver();
   Resolver(const Resolver&) = delete;
   Resolver& operator=(const Resolver&) = delete;
@@ -43,4 +61,4 @@ class Resolver {
   std::shared_ptr<Shared> shared_;
 };
 
-}  // namespace pawl::fabric::tcp
+}  // namespace pawl::fabric

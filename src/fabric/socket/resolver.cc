@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fabric/tcp/resolver.h"
+#include "fabric/socket/resolver.h"
 
 #include <netdb.h>
 #include <sys/eventfd.h>
@@ -14,18 +14,20 @@
 #include <thread>
 #include <utility>
 
-#include "fabric/tcp/limits.h"
-#include "fabric/tcp/socket.h"
+#include "fabric/socket/socket.h"
 
-namespace pawl::fabric::tcp {
+namespace pawl::fabric {
 
 struct Resolver::Shared {
+  explicit Shared(LookUp how) : look_up(std::move(how)) {}
+
   struct Question {
     std::uint64_t id = 0;
     std::string host;
     std::uint16_t port = 0;
   };
 
+  const LookUp look_up;
   std::mutex mutex;
   std::condition_variable asked;
   std::deque<Question> questions;
@@ -36,37 +38,31 @@ struct Resolver::Shared {
   UniqueFd wake{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
 };
 
-namespace {
-
-Resolver::Answer look_up(std::uint64_t id, const std::string& host, std::uint16_t port) {
-  Resolver::Answer answer;
-  answer.id = id;
+HostAddresses look_up_by_system(const std::string& host) {
+  HostAddresses found;
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* list = nullptr;
   const int code = getaddrinfo(host.c_str(), nullptr, &hints, &list);
   if (code != 0) {
-    answer.error = gai_strerror(code);
-    return answer;
+    found.error = gai_strerror(code);
+    return found;
   }
   for (const addrinfo* at = list; at != nullptr; at = at->ai_next) {
-    if (answer.addresses.size() == kAddressesMax) break;
+    if (found.addresses.size() == kAddressesMax) break;
     if (at->ai_family != AF_INET && at->ai_family != AF_INET6) continue;
     SocketAddress address;
     address.length = at->ai_addrlen;
     std::memcpy(&address.storage, at->ai_addr, at->ai_addrlen);
-    set_port(address, port);
-    answer.addresses.push_back(address);
+    found.addresses.push_back(address);
   }
   freeaddrinfo(list);
-  if (answer.addresses.empty()) answer.error = "it has no IPv4 or IPv6 address";
-  return answer;
+  if (found.addresses.empty()) found.error = "it has no IPv4 or IPv6 address";
+  return found;
 }
 
-}  // namespace
-
-Resolver::Resolver() : shared_(std::make_shared<Shared>()) {}
+Resolver::Resolver(LookUp look_up) : shared_(std::make_shared<Shared>(std::move(look_up))) {}
 
 Resolver::~Resolver() {
   const std::lock_guard lock(shared_->mutex);
@@ -90,10 +86,13 @@ void Resolver::work(const std::shared_ptr<Shared>& shared) {
     const Shared::Question question = std::move(shared->questions.front());
     shared->questions.pop_front();
     lock.unlock();
-    Answer answer = look_up(question.id, question.host, question.port);
+    HostAddresses found = shared->look_up(question.host);
+    for (SocketAddress& address : found.addresses) set_port(address, question.port);
     lock.lock();
     if (shared->closed) break;
-    shared->answers.push_back(std::move(answer));
+    shared->answers.push_back({.id = question.id,
+                               .addresses = std::move(found.addresses),
+                               .error = std::move(found.error)});
     const std::uint64_t one = 1;
     static_cast<void>(!::write(shared->wake.get(), &one, sizeof one));
   }
@@ -137,4 +136,4 @@ bool Resolver::take(Answer& out) {
   return true;
 }
 
-}  // namespace pawl::fabric::tcp
+}  // namespace pawl::fabric

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace pawl::fabric::tcp {
+namespace pawl::fabric {
 
 /// Values under ids that carry a generation: the id of an erased value never means another one
 /// (until 2^31 values have used its slot). Ids are never 0 and their top bit is clear. Pointers
@@ -55,10 +55,23 @@ class SlotTable {
 
   [[nodiscard]] std::size_t size() const { return size_; }
 
+  /// The id of the value in slot `index`, which is the lower half of its id; 0 if it is empty.
+  [[nodiscard]] std::uint64_t id_at(std::uint32_t index) const {
+    if (index >= slots_.size() || !slots_[index].used) return 0;
+    return (std::uint64_t{slots_[index].generation} << 32) | index;
+  }
+
+  /// f(id, value) for each; it may erase values and must not insert.
   template <class F>
   void for_each(F&& f) {
-    for (std::size_t i = 0; i < slots_.size(); ++i) {
-      if (slots_[i].used) f((std::uint64_t{slots_[i].generation} << 32) | i, slots_[i].value);
+    for (std::uint32_t i = 0; i < slots_.size(); ++i) {
+      if (slots_[i].used) f(id_at(i), slots_[i].value);
+    }
+  }
+  template <class F>
+  void for_each(F&& f) const {
+    for (std::uint32_t i = 0; i < slots_.size(); ++i) {
+      if (slots_[i].used) f(id_at(i), slots_[i].value);
     }
   }
 
@@ -73,4 +86,4 @@ class SlotTable {
   std::size_t size_ = 0;
 };
 
-}  // namespace pawl::fabric::tcp
+}  // namespace pawl::fabric

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fabric/tcp/address.h"
+#include "fabric/socket/address.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -13,9 +13,7 @@
 #include <cstring>
 #include <utility>
 
-#include "fabric/tcp/limits.h"
-
-namespace pawl::fabric::tcp {
+namespace pawl::fabric {
 namespace {
 
 template <class T>
@@ -107,7 +105,16 @@ Result<Target> parse_bracketed(std::string_view text) {
   if (inet_pton(AF_INET6, std::string(host).c_str(), &bytes) != 1) {
     return bad(text, "what stands in brackets is no IPv6 address");
   }
-  target.addresses.push_back(make_v6(bytes, scope));
+  if (IN6_IS_ADDR_LINKLOCAL(&bytes) && scope == 0) {
+    return bad(text, "a link-local address needs its zone, as in [fe80::1%eth0]:7000");
+  }
+  if (IN6_IS_ADDR_V4MAPPED(&bytes)) {  // a socket of IPv6 may be barred from IPv4
+    std::uint32_t v4 = 0;
+    std::memcpy(&v4, &bytes.s6_addr[12], sizeof v4);
+    target.addresses.push_back(make_v4(v4));
+  } else {
+    target.addresses.push_back(make_v6(bytes, scope));
+  }
   set_port(target.addresses.back(), target.port);
   return target;
 }
@@ -163,6 +170,16 @@ std::string unix_path(const SocketAddress& address) {
   return {path, strnlen(path, address.length - kStart)};
 }
 
+Result<Target> parse_peer(std::string_view text) {
+  Result<Target> target = parse_target(text);
+  if (!target.ok() || target->port != 0) return target;
+  if (!target->addresses.empty() && target->addresses.front().family() == AF_UNIX) return target;
+  return Status::with_detail(Code::invalid_argument,
+                             "address '" + std::string(text) +
+                                 "': nothing listens at port 0; connect to the port that the "
+                                 "server was given, Server::address");
+}
+
 std::string format_address(const SocketAddress& address) {
   char text[INET6_ADDRSTRLEN] = {};
   if (address.family() == AF_INET) {
@@ -197,36 +214,54 @@ std::string format_address(const SocketAddress& address) {
   return "unknown";
 }
 
-SocketAddress reachable_address(SocketAddress address) {
-  std::uint16_t port = 0;
+bool is_wildcard(const SocketAddress& address) {
   if (address.family() == AF_INET) {
-    if (as<sockaddr_in>(address)->sin_addr.s_addr != htonl(INADDR_ANY)) return address;
-    port = ntohs(as<sockaddr_in>(address)->sin_port);
-  } else if (address.family() == AF_INET6) {
-    if (!IN6_IS_ADDR_UNSPECIFIED(&as<sockaddr_in6>(address)->sin6_addr)) return address;
-    port = ntohs(as<sockaddr_in6>(address)->sin6_port);
-  } else {
-    return address;
+    return as<sockaddr_in>(address)->sin_addr.s_addr == htonl(INADDR_ANY);
   }
-  SocketAddress best =
-      address.family() == AF_INET ? make_v4(htonl(INADDR_LOOPBACK)) : make_v6(in6addr_loopback, 0);
+  return address.family() == AF_INET6 &&
+         IN6_IS_ADDR_UNSPECIFIED(&as<sockaddr_in6>(address)->sin6_addr);
+}
+
+namespace {
+
+/// The first address of the family that peers elsewhere could reach: of an interface that is up,
+/// no loopback and not link-local. `loopback`: whether that one would do. False: there is none.
+bool first_address(int family, bool loopback, SocketAddress& out) {
   ifaddrs* list = nullptr;
-  if (getifaddrs(&list) == 0) {
-    for (const ifaddrs* at = list; at != nullptr; at = at->ifa_next) {
-      if (at->ifa_addr == nullptr || at->ifa_addr->sa_family != address.family()) continue;
-      if ((at->ifa_flags & IFF_UP) == 0 || (at->ifa_flags & IFF_LOOPBACK) != 0) continue;
-      const bool v4 = address.family() == AF_INET;
-      SocketAddress found;
-      found.length = v4 ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-      std::memcpy(&found.storage, at->ifa_addr, found.length);
-      if (!v4 && IN6_IS_ADDR_LINKLOCAL(&as<sockaddr_in6>(found)->sin6_addr)) continue;
-      best = found;
-      break;
+  if (getifaddrs(&list) != 0) return false;
+  bool found = false;
+  for (const ifaddrs* at = list; at != nullptr && !found; at = at->ifa_next) {
+    if (at->ifa_addr == nullptr || at->ifa_addr->sa_family != family) continue;
+    if ((at->ifa_flags & IFF_UP) == 0) continue;
+    if (((at->ifa_flags & IFF_LOOPBACK) != 0) != loopback) continue;
+    SocketAddress address;
+    address.length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    std::memcpy(&address.storage, at->ifa_addr, address.length);
+    if (family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&as<sockaddr_in6>(address)->sin6_addr)) {
+      continue;
     }
-    freeifaddrs(list);
+    out = address;
+    found = true;
   }
+  freeifaddrs(list);
+  return found;
+}
+
+}  // namespace
+
+SocketAddress reachable_address(SocketAddress address) {
+  if (!is_wildcard(address)) return address;
+  const bool v4 = address.family() == AF_INET;
+  const std::uint16_t port =
+      ntohs(v4 ? as<sockaddr_in>(address)->sin_port : as<sockaddr_in6>(address)->sin6_port);
+  SocketAddress best = make_v4(htonl(INADDR_LOOPBACK));
+  // That of IPv6 takes IPv4 as well.
+  const bool found = (!v4 && first_address(AF_INET6, false, best)) ||
+                     first_address(AF_INET, false, best) ||
+                     (!v4 && first_address(AF_INET6, true, best));
+  static_cast<void>(found);  // else the loopback of IPv4
   set_port(best, port);
   return best;
 }
 
-}  // namespace pawl::fabric::tcp
+}  // namespace pawl::fabric

@@ -6,10 +6,10 @@
 #include <string>
 
 #include "base/unique_fd.h"
-#include "fabric/tcp/address.h"
+#include "fabric/socket/address.h"
 #include "pawl/time.h"
 
-namespace pawl::fabric::tcp {
+namespace pawl::fabric {
 
 /// "Connection refused (ECONNREFUSED)". Any thread.
 std::string errno_text(int error);
@@ -44,4 +44,4 @@ ssize_t send_message(int fd, const msghdr& message);
 /// Sends a gather list that may hold memory lent to peers. See the definition.
 ssize_t send_lent(int fd, const msghdr& message);
 
-}  // namespace pawl::fabric::tcp
+}  // namespace pawl::fabric

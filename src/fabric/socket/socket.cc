@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fabric/tcp/socket.h"
+#include "fabric/socket/socket.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -11,7 +11,7 @@
 #include <chrono>
 #include <cstring>
 
-namespace pawl::fabric::tcp {
+namespace pawl::fabric {
 namespace {
 
 void set_option(int fd, int level, int option, int value) {
@@ -99,4 +99,4 @@ ssize_t send_lent(int fd, const msghdr& message) {
   return n;
 }
 
-}  // namespace pawl::fabric::tcp
+}  // namespace pawl::fabric
