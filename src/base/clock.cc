@@ -12,4 +12,11 @@ TimePoint SteadyClock::now() const {
   return TimePoint{std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec};
 }
 
+Duration SteadyClock::thread_ran() const {
+  timespec time{};
+  PAWL_CHECK(::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0,
+             "CLOCK_THREAD_CPUTIME_ID cannot be read");
+  return std::chrono::seconds(time.tv_sec) + Duration(time.tv_nsec);
+}
+
 }  // namespace pawl

@@ -10,7 +10,7 @@ namespace pawl {
 
 std::size_t Histogram::bucket_of(std::uint64_t ns) noexcept {
   if (ns < kSub) return static_cast<std::size_t>(ns);
-  const int exponent = std::bit_width(ns) - 1;
+  const int exponent = static_cast<int>(std::bit_width(ns)) - 1;
   const int shift = exponent - kSubBits;
   const std::uint64_t sub = (ns >> shift) & (kSub - 1);
   return (static_cast<std::size_t>(shift) + 1) * kSub + static_cast<std::size_t>(sub);

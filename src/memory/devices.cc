@@ -65,8 +65,28 @@ void Devices::detach(std::size_t device) {
   devices_[device] = Device{};
 }
 
+// Of two owners of the same bytes each would hand out what the other lends.
+bool Devices::overlaps(const Piece& piece) {
+  const std::span<const std::byte> memory = piece.memory();
+  for (const Piece& other : pieces_) {
+    const std::span<const std::byte> taken = other.memory();
+    if (memory.data() < taken.data() + taken.size() &&
+        taken.data() < memory.data() + memory.size() &&
+        !other.leaving_.load(std::memory_order_acquire)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 Status Devices::add(Piece& piece) {
   std::lock_guard lock(mutex_);
+  if (overlaps(piece)) {
+    return Status(Code::failed_precondition,
+                  "these bytes belong to the pool already, as one of its buffers or to another "
+                  "Region: close that Region, or drop it and its Blocks, and let each byte have "
+                  "one owner");
+  }
   std::size_t devices = 0, accepted = 0, refused_by = 0;
   for (std::size_t i = 0; i < kDevicesMax; ++i) {
     if (devices_[i].registrar == nullptr) continue;

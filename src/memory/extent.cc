@@ -24,6 +24,11 @@ ExtentRef::~ExtentRef() {
   if (extent_ != nullptr) extent_->release();
 }
 
+std::span<std::byte> Extent::whole(std::span<const std::byte> range) const {
+  if (region_ != nullptr) return region_->blocks_of(range);
+  return {base_, bytes_};
+}
+
 Extent::~Extent() { PAWL_CHECK(segments_.empty(), "memory is destroyed while it is lent"); }
 
 void Extent::go_home() noexcept {

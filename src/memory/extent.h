@@ -57,6 +57,8 @@ class alignas(64) Extent : public ListNode<memory::FreeList> {
   [[nodiscard]] PoolCore& core() const { return core_; }
   [[nodiscard]] memory::RegionCore* region() const { return region_; }
   [[nodiscard]] bool from_pool() const { return home_ == Home::pool; }
+  /// What is handed out as a whole around `range`: the buffer, or the blocks of a region.
+  [[nodiscard]] std::span<std::byte> whole(std::span<const std::byte> range) const;
   [[nodiscard]] memory::SmallMutex& mutex() { return mutex_; }
 
   // --- references ---------------------------------------------------------------------------

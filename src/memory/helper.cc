@@ -25,18 +25,22 @@ Helper::Helper() : state_(std::make_shared<State>()) {}
 Helper::~Helper() { stop(); }
 
 void Helper::start_locked() {
-  if (state_->started || state_->stopped) return;
+  if (state_->started) return;
   state_->started = true;
   thread_ = std::thread([state = state_] { loop(state); });
 }
 
-void Helper::run(std::function<void()> job) {
+// The job may drop the last reference to the pool whose helper this is, before we are done here.
+bool Helper::run(std::function<void()>& job) {
+  const std::shared_ptr<State> state = state_;
   {
-    std::lock_guard lock(state_->mutex);
-    state_->jobs.push_back(std::move(job));
+    std::lock_guard lock(state->mutex);
+    if (state->stopped) return false;
+    state->jobs.push_back(std::exchange(job, nullptr));
     start_locked();
   }
-  state_->changed.notify_one();
+  state->changed.notify_one();
+  return true;
 }
 
 void Helper::set_timer(const Clock& clock, std::function<void()> timer) {
@@ -48,7 +52,7 @@ void Helper::set_timer(const Clock& clock, std::function<void()> timer) {
 void Helper::wake_at(TimePoint at) {
   {
     std::lock_guard lock(state_->mutex);
-    if (at >= state_->wake) return;
+    if (state_->stopped || at >= state_->wake) return;
     state_->wake = at;
     start_locked();
   }
@@ -59,7 +63,6 @@ void Helper::stop() {
   {
     std::lock_guard lock(state_->mutex);
     state_->stopped = true;
-    state_->jobs.clear();
   }
   state_->changed.notify_one();
   if (!thread_.joinable()) return;

@@ -10,8 +10,11 @@
 namespace pawl::memory {
 
 /// A thread for what a poller's turn must not do: taking memory from the system, registering it,
-/// and waiting for the deadlines of those who wait without a poller. Started at first use; joined
-/// by the destructor, after the job that is under way (detached if that job is what destroys it).
+/// and waiting for the deadlines of those who wait without a poller. Started at first use.
+///
+/// Jobs wait in a queue without a bound of its own, because none may be refused: one that is not
+/// run leaves memory registered. Its callers bound it: a pool has one growth under way at a time,
+/// and a region one deregistration for each `close` that waits and one for its end.
 class Helper {
  public:
   Helper();
@@ -19,13 +22,15 @@ class Helper {
   Helper& operator=(const Helper&) = delete;
   ~Helper();
 
-  /// Runs `job` on the thread, in order. Any thread.
-  void run(std::function<void()> job);
+  /// Runs `job` on the thread, in order, and leaves it empty. False, and nothing is done, after
+  /// `stop`. Any thread.
+  bool run(std::function<void()>& job);
   /// Calls the timer function at `at` of `clock`, or earlier if it was asked for an earlier time;
   /// one function for all, set before the first call.
   void set_timer(const Clock& clock, std::function<void()> timer);
   void wake_at(TimePoint at);
-  /// Ends the thread: jobs and timers that did not start are dropped. Idempotent.
+  /// Ends the thread after all jobs that were given to it, and waits for that, unless a job or the
+  /// timer is what calls it. No timer starts any more. Idempotent; not by two threads at once.
   void stop();
 
  private:

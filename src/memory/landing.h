@@ -8,6 +8,7 @@
 #include "memory/quarantine.h"
 #include "memory/registrar.h"
 #include "pawl/buffer.h"
+#include "pawl/detail/frame_vector.h"
 #include "pawl/region.h"
 #include "pawl/result.h"
 #include "pawl/time.h"
@@ -27,7 +28,8 @@ class Landing {
   ~Landing() { give_back(); }
 
   /// A whole buffer; `bytes` of it (at most its capacity, else invalid_argument and the buffer goes
-  /// back) will be landed into.
+  /// back) will be landed into. Who calls has asked `PoolCore::admit_transfer` while the buffer
+  /// could still be returned.
   static Result<Landing> into_buffer(Buffer buffer, std::size_t bytes);
   /// [offset, offset + bytes) of a region; ends no lease: failed_precondition if a live lease or
   /// another landing touches the range (reuse it first).
@@ -67,5 +69,7 @@ class Landing {
   std::size_t size_ = 0;
   Quarantined quarantine_;
 };
+
+using Landings = detail::FrameVector<Landing>;
 
 }  // namespace pawl::memory

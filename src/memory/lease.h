@@ -41,10 +41,11 @@ enum class LeaseEnd : std::uint8_t {
 std::string_view lease_end_name(LeaseEnd reason);
 
 /// The owner's protocol object for leases whose guard needs more than the end of the lease before
-/// the memory is free (window, disconnect), and who wants to know of ends by others. Calls come on
-/// the thread that ended or withdrew, with no lock held, perhaps before `lend` returned, never
-/// after the LeaseHandle is gone (its destructor waits for a call that is under way). They may only
-/// post to a poller; they must not drop the handle.
+/// the memory is free, and who wants to know of ends by others: under `window` a revoke has to
+/// start when another thread retires a Block. Calls come on the thread that ended or withdrew,
+/// with no lock held, perhaps before `lend` returned, never after the LeaseHandle is gone (its
+/// destructor waits for a call that is under way). They may only post to a poller; they must not
+/// drop the handle.
 class LeaseListener {
  public:
   /// Called once, after the generation changed. Not for the end by the handle's destructor.

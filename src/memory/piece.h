@@ -33,6 +33,8 @@ class Piece : private ListNode<> {
     if (device >= kDevicesMax) return {};
     return MemoryHandle{handles_[device].load(std::memory_order_acquire)};
   }
+  /// Its holder is gone and it will be removed: other memory may take its place. Any thread.
+  void leave() { leaving_.store(true, std::memory_order_release); }
 
  private:
   friend class Devices;
@@ -43,6 +45,7 @@ class Piece : private ListNode<> {
   MemoryKind& kind_;
   MemoryUse use_;
   std::array<std::atomic<std::uint64_t>, kDevicesMax> handles_{};
+  std::atomic<bool> leaving_{false};
 };
 
 /// The devices of a pool, and every piece with each of them. Any thread; calls may take as long as
@@ -59,8 +62,9 @@ class Devices {
   Result<std::size_t> attach(Registrar& registrar, MemoryUse bulk_use);
   void detach(std::size_t device);
 
-  /// Registers a piece with all devices. An error (the last one) only if there are devices and none
-  /// of them took it; then nothing is registered.
+  /// Registers a piece with all devices. Errors, and then nothing is registered: the last device's
+  /// if there are devices and none of them took it; failed_precondition if it has a byte in common
+  /// with another piece that is not leaving.
   Status add(Piece& piece);
   void remove(Piece& piece);
 
@@ -74,6 +78,7 @@ class Devices {
     MemoryUse bulk_use = MemoryUse::bulk;
     Status last_error;
   };
+  [[nodiscard]] bool overlaps(const Piece& piece);
   bool register_with(std::size_t device, Piece& piece);
   void deregister_from(std::size_t device, Piece& piece);
 

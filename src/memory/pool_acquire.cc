@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <atomic>
+#include <cstdint>
 #include <span>
+#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -24,11 +27,11 @@ Waiter::Waiter(std::span<const std::size_t> sizes, bool landing, TimePoint deadl
 
 namespace {
 
-using Buffers = std::vector<Buffer>;
+using Buffers = detail::FrameVector<Buffer>;
 
 /// An acquire that waits. Who waits on a poller is told from its ready queue: never inside the
-/// release that made room, which may be a destructor anywhere. Without a poller: on the thread that
-/// made room, or on the helper's.
+/// release that made room, which may be a destructor anywhere. Who waits without one is told on the
+/// thread that made room, or the helper's: if it turns a poller, from that one's ready queue.
 template <class T>  // Result<Buffer> or Result<Buffers>
 class Acquire final : public OperationState<T>, public Waiter {
  public:
@@ -41,12 +44,13 @@ class Acquire final : public OperationState<T>, public Waiter {
 
   void keep() noexcept override { this->retain(); }
   void settled() override {
-    if (this->home() == nullptr) {
-      deliver_kept();
-    } else if (Poller::current() == this->home()) {
-      this->home()->defer(wake_);
+    Poller* const here = Poller::current();
+    if (this->home() != nullptr && this->home() != here) {
+      post_home();
+    } else if (here != nullptr) {
+      here->defer(wake_);
     } else {
-      this->home()->post(wake_);
+      deliver_kept();
     }
   }
   [[nodiscard]] bool without_poller() const override { return this->home() == nullptr; }
@@ -59,6 +63,8 @@ class Acquire final : public OperationState<T>, public Waiter {
           acquire(owner) {}
     Acquire& acquire;
   };
+
+  enum class Post : std::uint8_t { none, begun, done, never };
 
   void on_begin() override {
     const Ref<Acquire> self(this);  // without a poller another thread may complete and drop it
@@ -73,6 +79,22 @@ class Acquire final : public OperationState<T>, public Waiter {
   void on_drop() noexcept override {
     timer_.cancel();
     core_->forget(*this);
+    // Another thread may have taken us off the queue. From here on it leaves the poller alone,
+    // which may go; a post that has begun is a few instructions.
+    for (Post post = Post::none; !post_.compare_exchange_strong(post, Post::never);) {
+      if (post == Post::done) return;
+      post = Post::none;
+      std::this_thread::yield();
+    }
+  }
+
+  // On another thread than the home's, which drops this perhaps.
+  void post_home() {
+    const Ref<Acquire> self(this);
+    Post none = Post::none;
+    if (!post_.compare_exchange_strong(none, Post::begun)) return deliver_kept();  // to nobody
+    this->home()->post(wake_);
+    post_.store(Post::done);
   }
 
   void deliver_kept() {
@@ -105,9 +127,10 @@ class Acquire final : public OperationState<T>, public Waiter {
   }
 
   const std::shared_ptr<detail::PoolCore> core_;
-  const std::vector<std::size_t> sizes_;
+  const detail::FrameVector<std::size_t> sizes_;
   Wake wake_;
-  Timer timer_;  // the home poller's thread only
+  std::atomic<Post> post_{Post::none};  // of wake_ to the home poller
+  Timer timer_;                         // the home poller's thread only
 };
 
 }  // namespace
@@ -124,7 +147,7 @@ Operation<Result<Buffer>> PoolCore::acquire(std::size_t bytes, Duration deadline
                                                          false, clock_->now() + deadline);
 }
 
-Operation<Result<std::vector<Buffer>>> PoolCore::acquire_landing(std::span<const std::size_t> sizes,
+Operation<Result<FrameVector<Buffer>>> PoolCore::acquire_landing(std::span<const std::size_t> sizes,
                                                                  TimePoint deadline) {
   for (std::size_t bytes : sizes) {
     if (bytes == 0 || bytes > Pool::kBufferBytesMax) {

@@ -66,8 +66,9 @@ Status PoolCore::shortage_status(Shortage shortage, const Want& want) const {
 Status PoolCore::admit_transfer() const {
   if (!quarantine_.full()) return {};
   return Status(Code::resource_exhausted,
-                "as much memory as PoolOptions::quarantine_bytes_max allows is held by READs that "
-                "their devices have not given up: new transfers are refused until some is back");
+                "as much memory as PoolOptions::quarantine_bytes_max allows is in quarantine, held "
+                "by READs that their devices have not given up or for peers that have not "
+                "acknowledged a cancel: new transfers are refused until some is back");
 }
 
 Status PoolCore::never_status(const Want& want) const {
@@ -107,15 +108,15 @@ Result<Buffer> PoolCore::try_acquire(std::size_t bytes) {
 Extent* PoolCore::allocate_one(unsigned order, Status& why) {
   const std::uint8_t orders[] = {static_cast<std::uint8_t>(order)};
   const Want want{orders, order_bytes(order), false};
-  thread_local std::vector<Extent*> got;
-  got.clear();
+  // Not the thread's: making room may run a callback of the user's, which acquires too.
+  FrameVector<Extent*> got;
   why = allocate(want, got);
   return why.ok() ? got.front() : nullptr;
 }
 
-Result<std::vector<Buffer>> PoolCore::try_acquire_landing(std::span<const std::size_t> sizes) {
+Result<FrameVector<Buffer>> PoolCore::try_acquire_landing(std::span<const std::size_t> sizes) {
   if (Status refused = admit_transfer(); !refused.ok()) return refused;
-  std::vector<std::uint8_t> orders;
+  FrameVector<std::uint8_t> orders;
   orders.reserve(sizes.size());
   std::size_t total = 0;
   for (std::size_t bytes : sizes) {
@@ -125,10 +126,10 @@ Result<std::vector<Buffer>> PoolCore::try_acquire_landing(std::span<const std::s
     orders.push_back(static_cast<std::uint8_t>(order_of(bytes)));
     total += order_bytes(orders.back());
   }
-  std::vector<Extent*> got;
+  FrameVector<Extent*> got;
   got.reserve(sizes.size());
   if (Status why = allocate(Want{orders, total, true}, got); !why.ok()) return why;
-  std::vector<Buffer> buffers;
+  FrameVector<Buffer> buffers;
   buffers.reserve(sizes.size());
   for (std::size_t i = 0; i < got.size(); ++i) {
     got[i]->hand_out();
@@ -137,7 +138,7 @@ Result<std::vector<Buffer>> PoolCore::try_acquire_landing(std::span<const std::s
   return buffers;
 }
 
-PoolCore::Shortage PoolCore::attempt(const Want& want, std::vector<Extent*>& got) {
+PoolCore::Shortage PoolCore::attempt(const Want& want, FrameVector<Extent*>& got) {
   std::lock_guard lock(mutex_);
   const bool within_reserve = within_reserve_locked(want);
   if (!may_pass_locked(want, ahead_locked())) return Shortage::behind_waiters;
@@ -148,7 +149,7 @@ PoolCore::Shortage PoolCore::attempt(const Want& want, std::vector<Extent*>& got
 
 // At once or not at all: what is free, then what lies in the threads' caches, then (inline only)
 // growth, then the oldest leases.
-Status PoolCore::allocate(const Want& want, std::vector<Extent*>& got) {
+Status PoolCore::allocate(const Want& want, FrameVector<Extent*>& got) {
   constexpr int kRoomRoundsMax = 64;
   if (Status impossible = possible(want.bytes, want.landing); !impossible.ok()) return impossible;
   const auto is_short = [](Shortage s) { return s == Shortage::memory || s == Shortage::reserve; };
@@ -162,7 +163,7 @@ Status PoolCore::allocate(const Want& want, std::vector<Extent*>& got) {
   return shortage == Shortage::none ? Status() : shortage_status(shortage, want);
 }
 
-PoolCore::Shortage PoolCore::allocate_locked(const Want& want, std::vector<Extent*>& got) {
+PoolCore::Shortage PoolCore::allocate_locked(const Want& want, FrameVector<Extent*>& got) {
   if (closing_) return Shortage::memory;
   if (!want.landing && charged_bytes_ + want.bytes > lendable_bytes_max_) return Shortage::reserve;
   for (std::uint8_t order : want.orders) {
@@ -255,7 +256,7 @@ void PoolCore::free_all(std::span<Extent* const> extents) {
 }
 
 bool PoolCore::collect_caches(bool close) {
-  std::vector<Extent*> found;
+  FrameVector<Extent*> found;
   {
     std::lock_guard lock(caches_mutex_);
     for (const auto& cache : caches_) cache->drain(found, close);
@@ -276,7 +277,7 @@ std::shared_ptr<ThreadCache> PoolCore::make_cache() {
 }
 
 void PoolCore::retire_cache(ThreadCache& cache) {
-  std::vector<Extent*> found;
+  FrameVector<Extent*> found;
   cache.drain(found, /*close=*/true);
   {
     std::lock_guard lock(caches_mutex_);

@@ -73,10 +73,10 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
 
   /// Landing buffers of one transfer: all or none, first come first served, may use the landing
   /// reserve. `sizes` each 1..64 MiB. Each has size() as asked for.
-  Operation<Result<std::vector<Buffer>>> acquire_landing(std::span<const std::size_t> sizes,
+  Operation<Result<FrameVector<Buffer>>> acquire_landing(std::span<const std::size_t> sizes,
                                                          TimePoint deadline);
   /// The same at once, or resource_exhausted.
-  Result<std::vector<Buffer>> try_acquire_landing(std::span<const std::size_t> sizes);
+  Result<FrameVector<Buffer>> try_acquire_landing(std::span<const std::size_t> sizes);
 
   /// Non-pool memory of the library's own (message slots), registered with every device. Outside
   /// of bytes_max; it cannot be lent. Blocks while devices register.
@@ -91,7 +91,7 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
   [[nodiscard]] std::uint64_t id() const { return id_; }
   [[nodiscard]] memory::Devices& devices() { return devices_; }
   [[nodiscard]] MemoryKind& host_kind() { return host_; }
-  /// Runs a job off the pollers: on the helper thread, or here with grow_inline.
+  /// Runs a job off the pollers: on the helper thread, or here with grow_inline and after close().
   void run_aside(std::function<void()> job);
   std::atomic<std::uint64_t>& landing_bytes() { return landing_bytes_; }
 
@@ -109,7 +109,8 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
   /// After `charge` refused, with no lock held: brings back what lies in the threads' caches, or
   /// ends the oldest lease. False if there is nothing of the kind.
   bool make_room_to_lend();
-  /// The Pool is gone: no caches, no growth; the core goes with the last thing that is out.
+  /// The Pool is gone: no caches, no growth; the core goes with the last thing that is out. Waits
+  /// for the helper's jobs.
   void close();
   /// A table of leases, or the buffers, have all come back after close().
   void part_is_over();
@@ -142,10 +143,10 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
   // pool_core.cc
   Status possible(std::size_t bytes, bool landing) const;
   Extent* acquire_cached(unsigned order);
-  Status allocate(const Want& want, std::vector<Extent*>& got);
+  Status allocate(const Want& want, FrameVector<Extent*>& got);
   Extent* allocate_one(unsigned order, Status& why);
-  Shortage attempt(const Want& want, std::vector<Extent*>& got);
-  Shortage allocate_locked(const Want& want, std::vector<Extent*>& got);
+  Shortage attempt(const Want& want, FrameVector<Extent*>& got);
+  Shortage allocate_locked(const Want& want, FrameVector<Extent*>& got);
   void free_locked(Extent& extent);
   void free_all(std::span<Extent* const> extents);
   bool collect_caches(bool close = false);

@@ -140,11 +140,13 @@ bool PoolCore::make_slab(std::size_t slab_bytes) {
     add_growth(slab_bytes);
     return true;
   }
-  helper_.run([this, slab_bytes] {
-    add_growth(slab_bytes);
-    const std::shared_ptr<PoolCore> alive = weak_from_this().lock();
-    if (alive != nullptr) alive->serve();  // else being destroyed: nobody waits
-  });
+  std::function<void()> grow = [pool = weak_from_this(), slab_bytes] {
+    const std::shared_ptr<PoolCore> alive = pool.lock();
+    if (alive == nullptr) return;
+    alive->add_growth(slab_bytes);
+    alive->serve();
+  };
+  helper_.run(grow);  // refused only after close(): nobody waits any more
   return false;
 }
 
@@ -190,11 +192,7 @@ Status PoolCore::add_slab(std::size_t bytes) {
 }
 
 void PoolCore::run_aside(std::function<void()> job) {
-  if (options_.grow_inline) {
-    job();
-  } else {
-    helper_.run(std::move(job));
-  }
+  if (options_.grow_inline || !helper_.run(job)) job();
 }
 
 // --- the end --------------------------------------------------------------------------------
@@ -206,6 +204,7 @@ void PoolCore::close() {
     closing_ = true;
   }
   fail_waiters(Status(Code::cancelled, "the pool was destroyed while its memory was waited for"));
+  helper_.stop();  // its jobs hold the core too: not one that is late may be the last
   collect_caches(/*close=*/true);
   bool over = false;
   {
@@ -257,6 +256,8 @@ PoolStats PoolCore::stats() const {
   const memory::QuarantineLedger::Totals quarantined = quarantine_.totals();
   stats.bytes_quarantined = quarantined.bytes;
   stats.buffers_quarantined = quarantined.count;
+  stats.bytes_quarantined_by_reason = quarantined.bytes_by_reason;
+  if (quarantined.count != 0) stats.quarantined_longest = clock_->now() - quarantined.oldest;
   stats.bytes_landing = landing_bytes_.load(std::memory_order_relaxed);
   stats.leases_live = leases_->live();
   stats.leases_ended_for_room = ended_for_room_.load(std::memory_order_relaxed);

@@ -3,7 +3,7 @@
 
 #include <mutex>
 
-namespace pawl::memory {
+namespace pawl {
 
 std::string_view quarantine_reason_name(QuarantineReason reason) {
   switch (reason) {
@@ -13,13 +13,17 @@ std::string_view quarantine_reason_name(QuarantineReason reason) {
       return "read in flight";
     case QuarantineReason::endpoint_drain:
       return "endpoint drain";
-    case QuarantineReason::revoke:
-      return "revoke";
     case QuarantineReason::cancel_unacked:
       return "cancel unacknowledged";
+    case QuarantineReason::window_revoke:
+      return "window revoke";
   }
   return "unknown";
 }
+
+}  // namespace pawl
+
+namespace pawl::memory {
 
 QuarantineLedger::Totals QuarantineLedger::totals() const {
   std::lock_guard lock(mutex_);

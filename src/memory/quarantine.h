@@ -6,32 +6,21 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <string_view>
 #include <utility>
 
 #include "base/list.h"
 #include "memory/small_mutex.h"
+#include "pawl/quarantine.h"
 #include "pawl/time.h"
 
 namespace pawl::memory {
 
-/// Why memory is out of the pool's hands.
-enum class QuarantineReason : std::uint8_t {
-  none,
-  read_in_flight,  ///< a READ into it has not completed
-  endpoint_drain,  ///< its endpoint is in ERR and not yet destroyed
-  revoke,          ///< a window over it is not yet proven dead
-  cancel_unacked,  ///< hold_until_ack: the peer has not acknowledged the cancel
-};
-inline constexpr std::size_t kQuarantineReasons = 5;
-std::string_view quarantine_reason_name(QuarantineReason reason);
-
 /// One memory in quarantine, as dumps and bounds see it.
 struct QuarantineEntry {
   QuarantineReason reason = QuarantineReason::none;
-  TimePoint since;  ///< when it came into quarantine; a change of reason keeps it
-  std::uint64_t bytes = 0;
-  bool lent = false;  ///< held by a lease; else by a landing
+  TimePoint since;          ///< when it came into quarantine; a change of reason keeps it
+  std::uint64_t bytes = 0;  ///< held for a landing; of a lease those that were lent
+  bool lent = false;        ///< held by a lease; else by a landing
 };
 
 /// The books of what is in quarantine. Bounds are for those who ask: nothing is ever released

@@ -8,9 +8,11 @@
 
 #include "base/check.h"
 #include "memory/buffer_access.h"
+#include "memory/mapped.h"
 #include "memory/pool_core.h"
 #include "memory/region_core.h"
 #include "pawl/detail/ref.h"
+#include "pawl/poller.h"
 
 namespace pawl::memory {
 
@@ -39,6 +41,9 @@ Result<detail::ExtentRef> RegionCore::create(detail::PoolCore& core, std::span<s
             " bytes: choose RegionOptions::block_bytes so that it divides the size");
   }
   MemoryKind& kind = options.kind != nullptr ? *options.kind : core.host_kind();
+  if (kind.host()) {
+    if (Status bad = check_mapped(memory, read_maps()); !bad.ok()) return bad;
+  }
   std::unique_ptr<RegionCore> region(
       new RegionCore(core, memory, std::move(keep_alive), kind, options.block_bytes));
   if (Status registered = core.devices().add(region->piece_); !registered.ok()) return registered;
@@ -142,10 +147,11 @@ Result<std::span<std::byte>> RegionCore::reuse(std::size_t first, std::size_t co
       begin_use(range);
       if (held == Held::no) return range;
       if (held == Held::unsettled) {
-        return Status(Code::unavailable,
-                      "the leases of these blocks are ended, but a peer has not yet acknowledged "
-                      "that it reads no more (ChannelOptions::hold_until_ack): try again when it "
-                      "has, or when the connection to it is over");
+        return Status(
+            Code::unavailable,
+            "the leases of these blocks are ended, but a peer may still read them: it has "
+            "not acknowledged that it reads no more (ChannelOptions::hold_until_ack), or "
+            "the call that lends them under a window guard is not over: try again then");
       }
     }
     extent_.withdraw(range, LeaseEnd::withdrawn);
@@ -204,6 +210,7 @@ void RegionCore::close(RegionClose& close) {
     std::lock_guard lock(extent_.mutex());
     closed_ = true;
     closes_.push_back(close);
+    close.queued = true;
   }
   extent_.withdraw_all(LeaseEnd::withdrawn);
   {
@@ -215,7 +222,9 @@ void RegionCore::close(RegionClose& close) {
 
 void RegionCore::forget(RegionClose& close) {
   std::lock_guard lock(extent_.mutex());
-  close.unlink();
+  if (!close.queued) return;  // it is being told, from a list of the teller's
+  close.queued = false;
+  closes_.remove(close);
 }
 
 // Deregistration may take as long as registration did: off the pollers.
@@ -236,6 +245,7 @@ void RegionCore::deregister() {
     std::lock_guard lock(extent_.mutex());
     deregistered_ = true;
     while (RegionClose* close = closes_.pop_front()) {
+      close->queued = false;
       close->keep();
       told.push_back(*close);
     }
@@ -245,6 +255,7 @@ void RegionCore::deregister() {
 }
 
 void RegionCore::last_reference() {
+  piece_.leave();
   core_->run_aside([this] {
     core_->devices().remove(piece_);
     delete this;
@@ -253,16 +264,34 @@ void RegionCore::last_reference() {
 
 namespace {
 
+/// Told from the ready queue where that is possible: never inside the end of a lease or a landing
+/// on a poller.
 class Close final : public OperationState<Status>, public RegionClose {
  public:
-  explicit Close(detail::ExtentRef extent) : extent_(std::move(extent)) {}
+  explicit Close(detail::ExtentRef extent) : extent_(std::move(extent)), wake_(*this) {}
   void keep() noexcept override { retain(); }
   void closed() override {
-    complete(Status());
-    release();
+    Poller* const here = Poller::current();
+    if (here != nullptr && (home() == nullptr || home() == here)) {
+      here->defer(wake_);
+    } else {
+      tell();
+    }
   }
 
  private:
+  struct Wake : pawl::Work {  // an operation is privately one
+    explicit Wake(Close& owner)
+        : pawl::Work([](pawl::Work* self) { static_cast<Wake*>(self)->close.tell(); },
+                     "region close"),
+          close(owner) {}
+    Close& close;
+  };
+
+  void tell() {
+    complete(Status());
+    release();
+  }
   void on_begin() override {
     const Ref<Close> self(this);
     extent_->region()->close(*this);
@@ -270,6 +299,7 @@ class Close final : public OperationState<Status>, public RegionClose {
   void on_drop() noexcept override { extent_->region()->forget(*this); }
 
   const detail::ExtentRef extent_;
+  Wake wake_;
 };
 
 }  // namespace

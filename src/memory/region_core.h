@@ -36,6 +36,12 @@ class RegionCore {
   [[nodiscard]] std::size_t bytes() const { return piece_.memory().size(); }
   [[nodiscard]] std::size_t blocks() const { return bytes() / block_bytes_; }
 
+  /// The blocks that `range` lies in.
+  [[nodiscard]] std::span<std::byte> blocks_of(std::span<const std::byte> range) const {
+    const std::size_t first = block_of(range.data());
+    return range_of(first, block_of(range.data() + range.size() - 1) - first + 1);
+  }
+
   Result<Block> block(std::size_t first, std::size_t count);
   Result<std::span<std::byte>> reuse(std::size_t first, std::size_t count);
 
@@ -120,11 +126,14 @@ class RegionCore {
   detail::Extent extent_;  // last: it is what others hold
 };
 
-/// A Region::close that waits. Guarded by the extent's mutex while linked.
+/// A Region::close that waits. Guarded by the extent's mutex while queued; whoever unlinks it owes
+/// it `closed`.
 class RegionClose : public ListNode<> {
  public:
   virtual void keep() noexcept = 0;  // it was unlinked and will be told
   virtual void closed() = 0;         // with no lock held
+
+  bool queued = false;  // in the region's list; the extent's mutex
 
  protected:
   ~RegionClose() = default;

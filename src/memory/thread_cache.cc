@@ -42,7 +42,7 @@ bool ThreadCache::push(Extent& extent, unsigned order, const std::atomic<std::ui
   return true;
 }
 
-void ThreadCache::drain(std::vector<Extent*>& out, bool close) {
+void ThreadCache::drain(detail::FrameVector<detail::Extent*>& out, bool close) {
   std::lock_guard lock(mutex_);
   for (Class& c : classes_) {
     out.insert(out.end(), c.extents.begin(), c.extents.begin() + c.count);

@@ -5,11 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "memory/arena.h"
 #include "memory/extent.h"
 #include "memory/small_mutex.h"
+#include "pawl/detail/frame_vector.h"
 
 namespace pawl::memory {
 
@@ -32,7 +32,7 @@ class ThreadCache {
   bool push(detail::Extent& extent, unsigned order, const std::atomic<std::uint32_t>& waiters,
             std::array<detail::Extent*, kCountMax>& spilled, std::size_t& spilled_count);
   /// Takes everything out; with `close` it takes nothing in any more.
-  void drain(std::vector<detail::Extent*>& out, bool close);
+  void drain(detail::FrameVector<detail::Extent*>& out, bool close);
 
   [[nodiscard]] std::size_t bytes() const;
   [[nodiscard]] std::uint64_t hits() const;

@@ -5,10 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "base/list.h"
 #include "memory/extent.h"
+#include "pawl/detail/frame_vector.h"
 #include "pawl/status.h"
 #include "pawl/time.h"
 
@@ -37,7 +37,7 @@ class Waiter : public ListNode<> {
   /// True if its deadline is watched by the pool's helper.
   [[nodiscard]] virtual bool without_poller() const = 0;
 
-  std::vector<detail::Extent*> got;  // room for orders() is reserved before it is queued
+  detail::FrameVector<detail::Extent*> got;  // room for orders() is reserved before it is queued
   Status why;
   bool queued = false;        // in the pool's queue; the pool's mutex
   std::size_t overtaken = 0;  // bytes that smaller requests from behind took since; the same
@@ -46,7 +46,7 @@ class Waiter : public ListNode<> {
   Waiter(std::span<const std::size_t> sizes, bool landing, TimePoint deadline);
   ~Waiter() = default;
 
-  std::vector<std::uint8_t> orders_;
+  detail::FrameVector<std::uint8_t> orders_;
   std::size_t bytes_ = 0;
   bool landing_;
   TimePoint deadline_;
