@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// A transfer from its start to its end. Its READs: puller_reads.cc.
 #include "bulk/puller.h"
 
-#include <algorithm>
-#include <array>
 #include <utility>
 
 #include "base/check.h"
@@ -12,7 +11,7 @@ namespace pawl::bulk {
 
 namespace {
 
-std::uint64_t total(const std::vector<RemotePiece>& pieces) {
+std::uint64_t total(std::span<const RemotePiece> pieces) {
   std::uint64_t bytes = 0;
   for (const RemotePiece& piece : pieces) bytes += piece.length;
   return bytes;
@@ -21,12 +20,13 @@ std::uint64_t total(const std::vector<RemotePiece>& pieces) {
 }  // namespace
 
 Puller::Puller(Poller& poller, fabric::Fabric& fabric, std::size_t device, flow::Controller& flow,
-               NodeStats& stats, const Options& options)
+               NodeStats& stats, Logger& log, const Options& options)
     : poller_(poller),
       fabric_(fabric),
       device_(device),
       flow_(flow),
       stats_(stats),
+      log_(log),
       options_(options),
       transfers_(options.transfers_max, options.first_generation),
       records_(options.grants_max, options.first_generation) {}
@@ -85,7 +85,10 @@ Result<TransferId> Puller::confirm(PullSpec& spec, PullListener& listener) {
 // Hands a transfer to flow control once there is an endpoint to post on.
 Status Puller::submit(Transfer& transfer) {
   transfer.state = State::opening;
-  if (transfer.spec.host->reading_endpoint() == nullptr) return {};
+  if (endpoint_of(transfer) == nullptr) {
+    if (!transfer.spec.endpoint) return {};
+    return {Code::data_lost, "the data endpoint on which the lent bytes are bound was lost"};
+  }
   transfer.state = State::reading;
   transfer.bytes_read = 0;
   ++transfer.tries;
@@ -101,9 +104,21 @@ Status Puller::submit(Transfer& transfer) {
   return {};
 }
 
+// Where its READs are posted; nullptr: there is no such endpoint (yet).
+DataEndpoint* Puller::endpoint_of(const Transfer& transfer) {
+  DataEndpoint* const endpoint = transfer.spec.host->reading_endpoint();
+  const bool other =
+      transfer.spec.endpoint && endpoint != nullptr && endpoint->id != transfer.spec.endpoint;
+  return other ? nullptr : endpoint;
+}
+
+Puller::Transfer& Puller::transfer_of(const GrantRecord& record) {
+  return *transfers_.find(SlotId::unpack(record.grant.transfer.value));
+}
+
 // By id: what is told of one transfer may end others.
-std::vector<SlotId> Puller::transfers_of(PullHost& host) {
-  std::vector<SlotId> ids;
+detail::FrameVector<SlotId> Puller::transfers_of(PullHost& host) {
+  detail::FrameVector<SlotId> ids;
   for (Transfer& transfer : host.transfers().transfers_) ids.push_back(transfer.id);
   return ids;
 }
@@ -116,158 +131,9 @@ void Puller::endpoint_ready(PullHost& host) {
   }
 }
 
-bool Puller::pump() {
-  std::array<flow::Grant, 32> grants;
-  bool any = false;
-  while (!records_.full()) {
-    const std::size_t room = std::min(grants.size(), records_.capacity() - records_.size());
-    const std::size_t count = flow_.take(std::span(grants).first(room), poller_.now());
-    for (const flow::Grant& grant : std::span(grants).first(count)) {
-      Transfer* transfer = transfers_.find(SlotId::unpack(grant.transfer.value));
-      if (transfer == nullptr || transfer->state != State::reading) {
-        flow_.on_complete(grant, false, Duration{0}, poller_.now());
-        continue;
-      }
-      const SlotId id = *records_.emplace();
-      GrantRecord& record = *records_.find(id);
-      record.id = id;
-      record.grant = grant;
-      record.next = grant.offset;
-      record.granted = poller_.now();
-      ++transfer->records;
-      post_record(record);
-      any = true;
-    }
-    if (count < room) break;
-  }
-  return any;
-}
-
-// The last look before bytes are asked for: the endpoint, the deadline, the call.
-void Puller::post_record(GrantRecord& record) {
-  Transfer& transfer = *transfers_.find(SlotId::unpack(record.grant.transfer.value));
-  DataEndpoint* endpoint = transfer.spec.host->reading_endpoint();
-  if (endpoint == nullptr || transfer.spec.deadline <= poller_.now()) {
-    if (endpoint != nullptr && transfer.failure.ok()) {
-      transfer.failure = {Code::deadline, "the deadline passed before all READs were posted"};
-    }
-    record.stopped = record.failed = true;
-    record_over(record);
-    return;
-  }
-  record.endpoint = endpoint;
-  endpoint->waiting.push_back(record);
-  post_waiting(*endpoint);
-}
-
-void Puller::post_waiting(DataEndpoint& endpoint) {
-  while (GrantRecord* record = endpoint.waiting.front()) {
-    if (!endpoint.usable || endpoint.reads >= endpoint.reads_max) return;
-    const bool all = post_chain(*record, endpoint);
-    arm_timeout(endpoint);
-    if (!all) return;
-    if (record->next < record->grant.offset + record->grant.bytes) continue;
-    record->stopped = true;
-    record->unlink();
-    if (record->reads > 0) {
-      endpoint.posted.push_back(*record);
-    } else {
-      record_over(*record);
-    }
-  }
-}
-
-// Posts as many READs of one grant as the endpoint's depth allows. False: nothing could be posted.
-bool Puller::post_chain(GrantRecord& record, DataEndpoint& endpoint) {
-  constexpr std::size_t kChain = 16;
-  constexpr std::size_t kScatter = 4;
-  std::array<fabric::WorkRequest, kChain> chain;
-  std::array<std::array<fabric::LocalSegment, kScatter>, kChain> segments;
-  std::array<std::uint64_t, kChain> ends;
-  const Transfer& transfer = *transfers_.find(SlotId::unpack(record.grant.transfer.value));
-  const std::size_t scatter =
-      std::min<std::size_t>(kScatter, fabric_.capabilities().read_segments_max);
-  const std::size_t room = std::min<std::size_t>(kChain, endpoint.reads_max - endpoint.reads);
-  std::uint64_t from = record.next;
-  std::size_t count = 0;
-  while (count < room && from < record.grant.offset + record.grant.bytes) {
-    std::uint64_t bytes = 0;
-    build_read(transfer, record, chain[count], std::span(segments[count]).first(scatter), from,
-               bytes);
-    from += bytes;
-    ends[count++] = from;
-  }
-  Status why;
-  const std::size_t posted = fabric_.post(endpoint.id, std::span(chain).first(count), why);
-  if (posted == 0) return false;  // queue full, or in ERR: its completions or `failed` come
-  record.next = ends[posted - 1];
-  record.posted = poller_.now();
-  record.reads += static_cast<std::uint32_t>(posted);
-  endpoint.reads += static_cast<std::uint32_t>(posted);
-  stats_.reads_posted += posted;
-  return posted == count;
-}
-
-// One READ from offset `from` of the transfer: within one remote piece, scattered over at most
-// segments.size() landing pieces.
-void Puller::build_read(const Transfer& transfer, GrantRecord& record, fabric::WorkRequest& request,
-                        std::span<fabric::LocalSegment> segments, std::uint64_t from,
-                        std::uint64_t& bytes) const {
-  std::uint64_t skip = from;
-  const RemotePiece* piece = transfer.spec.remote.data();
-  while (skip >= piece->length) skip -= (piece++)->length;
-  std::uint64_t wanted =
-      std::min(piece->length - skip, record.grant.offset + record.grant.bytes - from);
-  wanted = std::min<std::uint64_t>(wanted, fabric_.capabilities().read_bytes_max);
-  request = fabric::WorkRequest{};
-  request.id = record.id.packed();
-  request.op = fabric::Opcode::read;
-  request.remote = {piece->key, piece->address + skip};
-
-  skip = from;
-  const Landing* landing = transfer.spec.landing.data();
-  while (skip >= landing->size()) skip -= (landing++)->size();
-  std::size_t used = 0;
-  bytes = 0;
-  while (used < segments.size() && bytes < wanted) {
-    const std::uint64_t part = std::min<std::uint64_t>(wanted - bytes, landing->size() - skip);
-    segments[used++] = {landing->address() + skip, static_cast<std::uint32_t>(part),
-                        landing->handle(device_)};
-    bytes += part;
-    skip = 0;
-    ++landing;
-  }
-  request.local = segments.first(used);
-}
-
-void Puller::on_read(const fabric::Completion& completion) {
-  GrantRecord* record = records_.find(SlotId::unpack(completion.id));
-  PAWL_CHECK(record != nullptr, "a READ completed that is not outstanding");
-  DataEndpoint& endpoint = *record->endpoint;
-  const bool success = completion.status == fabric::CompletionStatus::success;
-  --endpoint.reads;
-  --record->reads;
-  ++(success ? stats_.reads_completed : stats_.reads_failed);
-  if (!success && !record->failed) {
-    record->failed = true;
-    Transfer& transfer = *transfers_.find(SlotId::unpack(record->grant.transfer.value));
-    if (transfer.failure.ok()) {
-      transfer.failure =
-          completion.status == fabric::CompletionStatus::remote_access
-              ? Status(Code::data_lost, "the peer's device refused a READ of lent bytes")
-              : Status(Code::data_lost, "the data endpoint was lost while READs were under way");
-    }
-  }
-  if (record->stopped && record->reads == 0) {
-    record->unlink();
-    record_over(*record);
-  }
-  if (endpoint.usable) post_waiting(endpoint);
-}
-
 // All READs of a grant are over, or it will post none.
 void Puller::record_over(GrantRecord& record) {
-  Transfer& transfer = *transfers_.find(SlotId::unpack(record.grant.transfer.value));
+  Transfer& transfer = transfer_of(record);
   const bool ok = !record.failed;
   flow_.on_complete(record.grant, ok, ok ? poller_.now() - record.granted : Duration{0},
                     poller_.now());
@@ -275,6 +141,7 @@ void Puller::record_over(GrantRecord& record) {
     transfer.bytes_read += record.grant.bytes;
     stats_.read_bytes += record.grant.bytes;
   }
+  if (record.draining) --transfer.draining;
   records_.erase(record.id);
   --transfer.records;
   if (!ok && transfer.state == State::reading) {
@@ -336,6 +203,7 @@ void Puller::reads_over(Transfer& transfer) {
     if (transfer.spec.release && !transfer.spec.hold_check) {
       transfer.spec.host->send_release(transfer.spec.lease, transfer.spec.call,
                                        transfer.spec.attempt);
+      transfer.released = true;
     }
     end(transfer, {}, {});
     return;
@@ -345,6 +213,7 @@ void Puller::reads_over(Transfer& transfer) {
     return;
   }
   transfer.state = State::confirming;
+  transfer.released = transfer.spec.release;
   transfer.spec.host->transfers().asked_.push_back({transfer.spec.lease, transfer.id});
   transfer.spec.host->send_confirm(transfer.spec.lease, transfer.spec.release, transfer.spec.call,
                                    transfer.spec.attempt);
@@ -352,13 +221,13 @@ void Puller::reads_over(Transfer& transfer) {
 
 bool Puller::on_confirm_answer(PullHost& host, const LeaseName& lease, bool valid,
                                std::span<const std::byte> good) {
-  std::deque<TransferList::Asked>& asked = host.transfers().asked_;
+  auto& asked = host.transfers().asked_;
   if (asked.empty() || !(asked.front().lease == lease)) return false;
   Transfer* transfer = transfers_.find(asked.front().transfer);
   asked.pop_front();
   if (transfer == nullptr || transfer->state != State::confirming) return false;  // it is over
   if (valid) {
-    end(*transfer, {}, std::vector<std::byte>(good.begin(), good.end()));
+    end(*transfer, {}, detail::FrameVector<std::byte>(good.begin(), good.end()));
   } else {
     ++stats_.transfers_stale;
     end(*transfer, {Code::stale, "the owner took the bytes back while they were read"}, {});
@@ -369,7 +238,27 @@ bool Puller::on_confirm_answer(PullHost& host, const LeaseName& lease, bool vali
 void Puller::endpoint_failed(DataEndpoint& endpoint) {
   endpoint.usable = false;
   endpoint.timeout.cancel();
+  static_cast<ListNode<GrantedTag>&>(endpoint).unlink();
   while (GrantRecord* record = endpoint.waiting.front()) stop_record(*record);
+  for (GrantRecord& record : endpoint.posted) begin_drain(record);
+  if (endpoint.reads > 0) {
+    endpoint.timeout.arm(poller_, poller_.now() + options_.quarantine_timeout,
+                         &Puller::on_undrained, &endpoint);
+  }
+}
+
+void Puller::begin_drain(GrantRecord& record) {
+  if (std::exchange(record.draining, true)) return;
+  Transfer& transfer = transfer_of(record);
+  ++transfer.draining;
+  if (transfer.listener == nullptr) show_quarantine(transfer);
+}
+
+// Of a transfer that was abandoned: what its landing memory waits for.
+void Puller::show_quarantine(Transfer& transfer) {
+  const QuarantineReason why =
+      transfer.draining > 0 ? QuarantineReason::endpoint_drain : QuarantineReason::read_in_flight;
+  for (Landing& landing : transfer.spec.landing) landing.set_quarantine(why, poller_.now());
 }
 
 void Puller::host_closed(PullHost& host, const Status& why) {
@@ -400,29 +289,30 @@ void Puller::device_gone() {
   }
 }
 
-bool Puller::abandon(TransferId id, Drained drained) {
+QuarantineReason Puller::abandon(TransferId id, Drained drained) {
   Transfer* transfer = transfers_.find(SlotId::unpack(id.value));
   PAWL_CHECK(transfer != nullptr, "a transfer is abandoned after its end");
   ++stats_.transfers_abandoned;
   transfer->listener = nullptr;
   transfer->drained = drained;
-  for (Landing& landing : transfer->spec.landing) {
-    landing.set_quarantine(memory::QuarantineReason::read_in_flight, poller_.now());
-  }
+  show_quarantine(*transfer);
   const SlotId slot = transfer->id;
   if (transfer->state == State::confirming) {
     end(*transfer, {Code::cancelled, "the call is over"}, {});
   } else if (transfer->state != State::ending) {
     fail(*transfer, {Code::cancelled, "the call is over"});
   }
-  return transfers_.find(slot) != nullptr;
+  transfer = transfers_.find(slot);
+  if (transfer == nullptr) return QuarantineReason::none;
+  return transfer->draining > 0 ? QuarantineReason::endpoint_drain
+                                : QuarantineReason::read_in_flight;
 }
 
-void Puller::end(Transfer& transfer, Status status, std::vector<std::byte> good) {
+void Puller::end(Transfer& transfer, Status status, detail::FrameVector<std::byte> good) {
   PAWL_CHECK(transfer.records == 0, "a transfer ends after its last READ");
   const bool lost = !status.ok() && status.code() == Code::data_lost;
   if (lost && transfer.listener != nullptr && transfer.tries < kTriesMax &&
-      transfer.spec.deadline > poller_.now()) {
+      transfer.spec.deadline > poller_.now() && !transfer.spec.endpoint) {
     // The landing memory is ours alone again, and the lease may still be LENT: once more, over
     // another endpoint. The check still decides.
     transfer.failure = Status();
@@ -433,16 +323,20 @@ void Puller::end(Transfer& transfer, Status status, std::vector<std::byte> good)
   result.status = std::move(status);
   result.landing = std::move(transfer.spec.landing);
   result.good = std::move(good);
+  result.released = transfer.released;
   result.read = transfer.read_done.ns != 0 ? transfer.read_done - transfer.started : Duration{0};
   result.confirm = transfer.read_done.ns != 0 ? poller_.now() - transfer.read_done : Duration{0};
   for (Landing& landing : result.landing) {
-    landing.set_quarantine(memory::QuarantineReason::none, poller_.now());
+    landing.set_quarantine(QuarantineReason::none, poller_.now());
   }
   const TransferId id{transfer.id.packed()};
   PullListener* const listener = transfer.listener;
   const Drained drained = transfer.drained;
   PullHost& host = *transfer.spec.host;
-  if (listener == nullptr && guard::policy_of(transfer.spec.guard).settles_later) {
+  // The owner of an upload hears it by the answer, or by the acknowledgement of its cancel: other
+  // pulls of the same lease may be under way.
+  if (listener == nullptr && transfer.spec.release &&
+      guard::policy_of(transfer.spec.guard).settles_later) {
     host.send_release(transfer.spec.lease, transfer.spec.call, transfer.spec.attempt);
   }
   transfer.unlink();
@@ -454,36 +348,6 @@ void Puller::end(Transfer& transfer, Status status, std::vector<std::byte> good)
   } else if (drained.fn != nullptr) {
     drained.fn(drained.context, std::move(result.landing));
   }
-}
-
-// The grant whose READs have been outstanding for longest; one that is partly posted counts too.
-GrantRecord* Puller::oldest_outstanding(DataEndpoint& endpoint) {
-  GrantRecord* const posted = endpoint.posted.front();
-  GrantRecord* const partly = endpoint.waiting.front();
-  if (partly == nullptr || partly->reads == 0) return posted;
-  return posted == nullptr || partly->posted < posted->posted ? partly : posted;
-}
-
-// The software timeout of READs runs from posting: a device may never complete one.
-void Puller::arm_timeout(DataEndpoint& endpoint) {
-  if (endpoint.timeout.armed()) return;
-  if (GrantRecord* oldest = oldest_outstanding(endpoint)) {
-    endpoint.timeout.arm(poller_, oldest->posted + options_.read_timeout, &Puller::on_timeout,
-                         &endpoint);
-  }
-}
-
-void Puller::on_timeout(void* context) {
-  DataEndpoint& endpoint = *static_cast<DataEndpoint*>(context);
-  Puller& puller = endpoint.puller;
-  GrantRecord* oldest = oldest_outstanding(endpoint);
-  if (oldest == nullptr || !endpoint.usable) return;
-  if (oldest->posted + puller.options_.read_timeout > puller.poller_.now()) {
-    puller.arm_timeout(endpoint);
-    return;
-  }
-  ++puller.stats_.read_timeouts;
-  endpoint.host.endpoint_stuck(endpoint);
 }
 
 }  // namespace pawl::bulk

@@ -3,9 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <span>
-#include <vector>
+#include <string>
 
 #include "base/list.h"
 #include "base/slot_map.h"
@@ -13,6 +12,8 @@
 #include "fabric/fabric.h"
 #include "flow/controller.h"
 #include "memory/landing.h"
+#include "pawl/detail/frame_vector.h"
+#include "pawl/log.h"
 #include "pawl/poller.h"
 #include "pawl/stats.h"
 #include "pawl/timer.h"
@@ -33,6 +34,7 @@ struct GrantRecord : ListNode<> {
   std::uint32_t reads = 0;  ///< posted and not complete
   bool stopped = false;     ///< nothing more of it is posted
   bool failed = false;
+  bool draining = false;  ///< its endpoint is being torn down
   TimePoint granted;
   TimePoint posted;  ///< its last READ
   struct DataEndpoint* endpoint = nullptr;
@@ -40,7 +42,7 @@ struct GrantRecord : ListNode<> {
 
 /// An endpoint on which one end of a connection posts READs. The connection owns it and keeps it
 /// until the fabric said `closed`.
-struct DataEndpoint {
+struct DataEndpoint : ListNode<struct GrantedTag> {
   DataEndpoint(PullHost& pull_host, Puller& owner, fabric::EndpointId endpoint)
       : host(pull_host), puller(owner), id(endpoint) {}
 
@@ -50,9 +52,10 @@ struct DataEndpoint {
   std::uint32_t reads_max = 1;  ///< posted at the same time: READ depth - 1, at least 1
   std::uint32_t reads = 0;      ///< posted and not complete
   bool usable = false;          ///< connected, hello seen, not in ERR
+  TimePoint delivered;          ///< when a READ over it last completed well
   List<GrantRecord> waiting;    ///< have READs to post, in order
   List<GrantRecord> posted;     ///< all READs posted, some not complete; oldest first
-  Timer timeout;
+  Timer timeout;                ///< of the oldest READ; once it is torn down, of the last
 };
 
 /// The transfers of one connection.
@@ -68,8 +71,12 @@ class PullHost {
   virtual void send_confirm(const LeaseName& lease, bool release, std::uint64_t call,
                             std::uint16_t attempt) = 0;
   virtual void send_release(const LeaseName& lease, std::uint64_t call, std::uint16_t attempt) = 0;
-  /// A READ has not completed within read_timeout: takes the endpoint to ERR.
-  virtual void endpoint_stuck(DataEndpoint& endpoint) = 0;
+  [[nodiscard]] virtual const std::string& peer_address() const = 0;
+  /// A READ failed, or did not complete within read_timeout: the endpoint is in ERR, or goes there,
+  /// and is not given out again. Calls endpoint_failed.
+  virtual void endpoint_lost(DataEndpoint& endpoint, const Status& why) = 0;
+  /// Why there is no endpoint to post READs on; ok while there is, or the first is being opened.
+  [[nodiscard]] virtual Status reading_trouble() const = 0;
 
  protected:
   ~PullHost() = default;
@@ -80,14 +87,17 @@ struct RemotePiece {
   std::uint64_t key = 0;
   std::uint64_t address = 0;
   std::uint64_t length = 0;
+  std::size_t segment = 0;  ///< of the lease
 };
 
 struct PullSpec {
   PullHost* host = nullptr;
   LeaseName lease;
   Guard guard = Guard::verify;
-  std::vector<RemotePiece> remote;
-  std::vector<Landing> landing;  ///< of the same length in all
+  detail::FrameVector<RemotePiece> remote;
+  memory::Landings landing;  ///< of the same length in all
+  /// With window keys: the only endpoint on which they open anything.
+  fabric::EndpointId endpoint;
   /// The check also ends the lease: this is the only transfer of it.
   bool release = false;
   /// READ without the check: pull_done says ok with nothing accepted yet; see `confirm`.
@@ -102,12 +112,21 @@ struct PullSpec {
 struct PullResult {
   Status status;
   /// The landing memory, in no READ's reach any more. With an ok status the check was valid (or is
-  /// not wanted by the guard) and the bytes may be accepted, except of segments whose bit in
-  /// `good` is 0; else they must be discarded.
-  std::vector<Landing> landing;
-  std::vector<std::byte> good;  ///< bitmap over the segments of the lease; empty = all
+  /// not wanted by the guard) and the bytes may be accepted, except of segments that are not
+  /// `segment_good`; else they must be discarded.
+  memory::Landings landing;
+  detail::FrameVector<std::byte> good;  ///< bitmap over the segments of the lease; empty = all
+  /// The owner was told that the reader is done: by the check, or by RELEASE.
+  bool released = false;
   Duration read{0};
   Duration confirm{0};
+
+  /// Segment i of the lease was still lent when the owner looked.
+  [[nodiscard]] bool segment_good(std::size_t i) const {
+    return good.empty() ||
+           (i / 8 < good.size() &&
+            (good[i / 8] & (std::byte{1} << static_cast<int>(i % 8))) != std::byte{0});
+  }
 };
 
 class PullListener {
@@ -121,7 +140,7 @@ class PullListener {
 
 /// Told when the last READ of an abandoned transfer has completed. May be empty.
 struct Drained {
-  void (*fn)(void* context, std::vector<Landing> landing) = nullptr;
+  void (*fn)(void* context, memory::Landings landing) = nullptr;
   void* context = nullptr;
 };
 
@@ -133,12 +152,14 @@ class Puller {
  public:
   struct Options {
     Duration read_timeout = std::chrono::seconds(1);
+    /// An endpoint that is being torn down and still has READs after this long is an alarm.
+    Duration quarantine_timeout = std::chrono::seconds(3);
     std::size_t transfers_max = 4096;
     std::size_t grants_max = 4096;
     std::uint32_t first_generation = 1;
   };
   Puller(Poller& poller, fabric::Fabric& fabric, std::size_t device, flow::Controller& flow,
-         NodeStats& stats, const Options& options);
+         NodeStats& stats, Logger& log, const Options& options);
   ~Puller();
 
   /// Starts a transfer. On an error `spec.landing` is untouched and nothing was started.
@@ -149,11 +170,16 @@ class Puller {
   Result<TransferId> confirm(PullSpec& spec, PullListener& listener);
 
   /// The call is over: posts nothing more, tells the listener nothing, discards the bytes. The
-  /// landing memory stays here, in quarantine, until the last READ completed. True if that is
-  /// later; false if `drained` was called already.
-  bool abandon(TransferId transfer, Drained drained);
+  /// landing memory stays here, in quarantine, until the last READ completed. Why it is in
+  /// quarantine now; none if `drained` was called already.
+  QuarantineReason abandon(TransferId transfer, Drained drained);
+
+  /// How far it is, for who gives it up: "0 of 1048576 bytes were read".
+  [[nodiscard]] std::string progress(TransferId transfer) const;
 
   void endpoint_ready(PullHost& host);
+  /// A place of its send queue came free that was not a READ's.
+  void endpoint_has_room(DataEndpoint& endpoint) { post_waiting(endpoint); }
   /// In ERR: its READs are being flushed; transfers try again over the next one, once.
   void endpoint_failed(DataEndpoint& endpoint);
   /// The connection is over: every transfer of it ends with `why` once its READs completed.
@@ -180,11 +206,16 @@ class Puller {
   struct Transfer;
 
   Status submit(Transfer& transfer);
-  std::vector<SlotId> transfers_of(PullHost& host);
+  DataEndpoint* endpoint_of(const Transfer& transfer);
+  Transfer& transfer_of(const GrantRecord& record);
+  detail::FrameVector<SlotId> transfers_of(PullHost& host);
+  void show_quarantine(Transfer& transfer);
+  void begin_drain(GrantRecord& record);
   void stop_posting(Transfer& transfer);
   void stop_record(GrantRecord& record);
-  void post_record(GrantRecord& record);
-  bool post_chain(GrantRecord& record, DataEndpoint& endpoint);
+  bool accept(const flow::Grant& grant);
+  void stop_late(DataEndpoint& endpoint);
+  bool post_chain(DataEndpoint& endpoint);
   void build_read(const Transfer& transfer, GrantRecord& record, fabric::WorkRequest& request,
                   std::span<fabric::LocalSegment> segments, std::uint64_t from,
                   std::uint64_t& bytes) const;
@@ -192,19 +223,23 @@ class Puller {
   void record_over(GrantRecord& record);
   void reads_over(Transfer& transfer);
   void fail(Transfer& transfer, Status why);
-  void end(Transfer& transfer, Status status, std::vector<std::byte> good);
+  void end(Transfer& transfer, Status status, detail::FrameVector<std::byte> good);
+  void reads_hang(DataEndpoint& endpoint, GrantRecord& record, const char* how);
   static GrantRecord* oldest_outstanding(DataEndpoint& endpoint);
   void arm_timeout(DataEndpoint& endpoint);
   static void on_timeout(void* endpoint);
+  static void on_undrained(void* endpoint);
 
   Poller& poller_;
   fabric::Fabric& fabric_;
   const std::size_t device_;
   flow::Controller& flow_;
   NodeStats& stats_;
+  Logger& log_;
   const Options options_;
   SlotMap<Transfer> transfers_;
   SlotMap<GrantRecord> records_;
+  List<DataEndpoint, GrantedTag> granted_;  // got grants in this turn
 };
 
 struct Puller::Transfer : ListNode<> {
@@ -217,8 +252,13 @@ struct Puller::Transfer : ListNode<> {
   State state = State::opening;
   std::uint64_t bytes = 0;
   std::uint64_t bytes_read = 0;
-  std::uint32_t records = 0;  ///< grants taken and not over
+  std::uint32_t records = 0;   ///< grants taken and not over
+  std::uint32_t draining = 0;  ///< those of endpoints that are being torn down
   std::uint32_t tries = 0;
+  /// Endpoints that were given up because its READs hung, and over which no READ at all came
+  /// meanwhile. The handshake of the last one passed, so what is small does.
+  std::uint32_t silent = 0;
+  bool released = false;
   Status failure;
   TimePoint started;
   TimePoint read_done;
@@ -227,6 +267,8 @@ struct Puller::Transfer : ListNode<> {
 class TransferList {
  public:
   [[nodiscard]] bool empty() const { return transfers_.empty(); }
+  /// CONFIRMs that the peer has not answered, also those of transfers that are over.
+  [[nodiscard]] std::size_t unanswered() const { return asked_.size(); }
 
  private:
   friend class Puller;
@@ -238,7 +280,7 @@ class TransferList {
     SlotId transfer;
   };
   List<Puller::Transfer> transfers_;
-  std::deque<Asked> asked_;
+  detail::FrameDeque<Asked> asked_;
 };
 
 }  // namespace pawl::bulk

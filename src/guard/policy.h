@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 
 #include "pawl/guard.h"
 
@@ -23,6 +23,9 @@ struct Policy {
   /// The keys of the descriptor are windows, bound in the chain of the message that carries them.
   bool binds_windows = false;
 };
+
+/// A lease under a window guard has at most so many segments: each is a bind.
+inline constexpr std::size_t kWindowSegmentsMax = 16;
 
 constexpr Policy policy_of(Guard guard) {
   switch (guard) {
