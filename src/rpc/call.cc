@@ -3,9 +3,11 @@
 #include "pawl/call.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "pawl/channel.h"
+#include "pawl/detail/frame_vector.h"
 #include "rpc/channel_core.h"
 #include "rpc/engine.h"
 #include "rpc/lane.h"
@@ -16,7 +18,7 @@ namespace pawl {
 namespace {
 
 using rpc::PullBase;
-using Landings = std::vector<memory::Landing>;
+using Landings = memory::Landings;
 
 /// What a pull is to be made of, and of what.
 struct PullArguments {
@@ -71,6 +73,8 @@ class PullUnconfirmed final : public PullOperation<Unconfirmed> {
   Result<Unconfirmed> take(Landings& landing) override {
     Landings& held = call().unconfirmed();
     held.push_back(std::move(landing[0]));
+    call().unconfirmed_pieces().insert(call().unconfirmed_pieces().end(), pieces().begin(),
+                                       pieces().end());
     return Unconfirmed(held.size() - 1, held.back().size());
   }
   Pool& pool_;
@@ -164,9 +168,10 @@ Duration Call::remaining() const {
   return impl_.deadline() - impl_.connection().engine().poller().now();
 }
 
-CallOptions Call::inherit() const {
+CallOptions Call::inherit(Duration margin) const {
   CallOptions options;
-  const Duration left = remaining();
+  Duration left = remaining();
+  if (left != Duration::max()) left -= margin;
   // 0 would mean the channel's default; what is used up must stay used up.
   options.deadline = left.count() <= 0 ? Duration(-1) : left;
   options.priority = priority();
@@ -187,11 +192,12 @@ const TraceContext& Call::trace() const {
 
 Channel Call::caller() const {
   rpc::Engine& engine = impl_.connection().engine();
-  auto lane = std::make_shared<rpc::ReverseLane>(engine, ChannelOptions{},
-                                                 Ref<rpc::Connection>(&impl_.connection()));
-  return Channel(std::make_shared<detail::ChannelCore>(engine.context().core->shared_from_this(),
-                                                       engine.index(), std::move(lane),
-                                                       impl_.connection().peer_address()));
+  auto lane = std::allocate_shared<rpc::ReverseLane>(detail::FrameAllocator<rpc::ReverseLane>(),
+                                                     engine, ChannelOptions{},
+                                                     Ref<rpc::Connection>(&impl_.connection()));
+  return Channel(std::allocate_shared<detail::ChannelCore>(
+      detail::FrameAllocator<detail::ChannelCore>(), engine.context().core->shared_from_this(),
+      engine.index(), std::move(lane), impl_.connection().peer_address()));
 }
 
 }  // namespace pawl

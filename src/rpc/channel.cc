@@ -26,9 +26,7 @@ T to_outcome(rpc::CallResult result) {
         return Value(std::move(result.reply), std::move(result.parts));
       }
     };
-    T outcome(make(), result.info);
-    outcome.set_buffers_back(result.whereabouts, std::move(result.buffers_back));
-    return outcome;
+    return T(make(), result.info, std::move(result.memory));
   }
 }
 
@@ -47,8 +45,11 @@ class CallOperation : public OperationState<T>, public rpc::ClientCall {
   void release_call() noexcept override { this->release(); }
 
  protected:
+  // What is over keeps no connection, however long its handle is kept. (If complete() did not win,
+  // the thread that drops may be using the channel.)
   void finish_call(rpc::CallResult result) override {
-    this->complete(to_outcome<T>(std::move(result)));
+    const Ref<CallOperation> self(this);
+    if (this->complete(to_outcome<T>(std::move(result)))) channel_.reset();
   }
 
  private:
@@ -60,6 +61,9 @@ class CallOperation : public OperationState<T>, public rpc::ClientCall {
   void on_begin() override {
     if (!channel_) return refuse({Code::failed_precondition, "the channel is empty"});
     if (!channel_->refused().ok()) return refuse(channel_->refused());
+    if (channel_->node().forked()) {
+      return refuse({Code::failed_precondition, detail::NodeCore::kForked});
+    }
     if (!channel_->node().status().ok()) return refuse(channel_->node().status());
     poller_ = channel_->poller_for_call();
     if (Poller::current() == &channel_->node().poller(poller_)) return start_here();
@@ -92,7 +96,7 @@ class CallOperation : public OperationState<T>, public rpc::ClientCall {
     self.release();
   }
 
-  const std::shared_ptr<detail::ChannelCore> channel_;
+  std::shared_ptr<detail::ChannelCore> channel_;
   std::size_t poller_ = 0;
   Hop begin_, cancel_;
 };

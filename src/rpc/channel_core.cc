@@ -9,7 +9,7 @@ namespace pawl::detail {
 namespace {
 
 /// Lets a lane go on its poller's thread.
-class LaneRelease final : private Work {
+class LaneRelease final : public InFrames, private Work {
  public:
   static void post(NodeCore& node, std::size_t poller, std::shared_ptr<rpc::Lane> lane) {
     auto self = std::unique_ptr<LaneRelease>(new LaneRelease(std::move(lane)));

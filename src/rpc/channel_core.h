@@ -3,9 +3,9 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "pawl/channel.h"
+#include "pawl/detail/frame_vector.h"
 #include "rpc/lane.h"
 #include "rpc/node_core.h"
 #include "rpc/registry.h"
@@ -28,7 +28,7 @@ class ChannelCore {
 
   [[nodiscard]] NodeCore& node() { return *node_; }
   [[nodiscard]] const std::string& target() const { return target_; }
-  /// Why no call can ever be made (the callbacks' registry), else ok.
+  /// Why no call can ever be made (its options, the callbacks' registry), else ok.
   [[nodiscard]] const Status& refused() const { return refused_; }
   /// The poller on which a call made here and now is to run.
   [[nodiscard]] std::size_t poller_for_call();
@@ -43,7 +43,7 @@ class ChannelCore {
   const Status refused_;
   bool reverse_ = false;
   std::size_t reverse_poller_ = 0;
-  std::vector<std::shared_ptr<rpc::Lane>> lanes_;  // each touched by its poller only
+  FrameVector<std::shared_ptr<rpc::Lane>> lanes_;  // each touched by its poller only
 };
 
 }  // namespace pawl::detail

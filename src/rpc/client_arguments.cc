@@ -17,7 +17,7 @@ bool of_pool(const Into::Target& target, const detail::PoolCore& pool) {
   if (const auto* from_pool = std::get_if<Into::FromPool>(&target)) {
     return &from_pool->pool->core() == &pool;
   }
-  if (const auto* buffers = std::get_if<std::vector<Buffer>>(&target)) {
+  if (const auto* buffers = std::get_if<Into::Buffers>(&target)) {
     return std::all_of(buffers->begin(), buffers->end(),
                        [&](const Buffer& each) { return BufferAccess::of_pool(each, pool); });
   }
@@ -30,7 +30,7 @@ bool of_pool(const Into::Target& target, const detail::PoolCore& pool) {
 }  // namespace
 
 Status ClientCall::check_arguments(const detail::PoolCore& pool) const {
-  const std::vector<Block>& blocks = lend_.segments();
+  const std::span<const Block> blocks = lend_.segments();
   const bool lands = !std::holds_alternative<Into::Nowhere>(into_.target());
   if (!blocks.empty() && method_.bulk != BulkDirection::upload) {
     return {Code::invalid_argument, "lend() goes with upload methods only"};

@@ -13,6 +13,7 @@
 #include "guard/policy.h"
 #include "rpc/client_download.h"
 #include "rpc/connection.h"
+#include "rpc/data_link.h"
 #include "rpc/engine.h"
 #include "rpc/lane.h"
 
@@ -56,8 +57,11 @@ void ClientCall::start(std::shared_ptr<Lane> lane) {
 }
 
 void ClientCall::connected(Connection& connection) {
+  if (connection.going_away()) {
+    return end({Code::unavailable, "the peer is shutting down and takes no more calls"});
+  }
   connection_ = Ref<Connection>(&connection);
-  std::vector<Block> segments;
+  detail::FrameVector<Block> segments;
   for (const Block& block : lend_.segments()) {
     if (!block.empty()) segments.push_back(block);
   }
@@ -70,21 +74,56 @@ void ClientCall::connected(Connection& connection) {
     segments_[i].inline_bytes = inline_upload_;
   }
   lend_ = Lend(std::move(segments));
-  if (body_bytes() > connection.body_bytes_max()) {
+  const std::size_t longest = connection.body_bytes_max();
+  if (request_.size() > longest || body_bytes() > longest) {  // lengths on the wire have 32 bits
     return end({Code::too_large,
-                "the request is longer than message_bytes_max: lend what is long as bulk"});
+                "the request is longer than message_bytes_max of this node or of its peer: lend "
+                "what is long as bulk, or raise it at both ends"});
   }
   state_ = State::queued;
-  id_ = connection.add(*this, options_.priority == Priority::express);
-  if (!segments_.empty() && !inline_upload_) connection.expect_bulk(connection.role_peer_reads());
+  const bool express = options_.priority == Priority::express;
+  const bool lends = !segments_.empty() && !inline_upload_;
+  if (lends) {
+    if (Status can = check_guard(connection); !can.ok()) return end(std::move(can));
+  }
+  if (lends && guard::policy_of(lending_guard()).binds_windows) {
+    windowed_ = true;
+    id_ = connection.add_windowed(*this, express);
+    return;
+  }
+  id_ = connection.add(*this, express);
+  if (lends) connection.expect_bulk(connection.role_peer_reads());
+}
+
+// Before anything is sent.
+Status ClientCall::check_guard(const Connection& connection) const {
+  const Guard guard = lending_guard();
+  const bool windows = guard::policy_of(guard).binds_windows;
+  if (!connection.guard_negotiated(guard)) {
+    const char* needs = "it is not built yet";
+    if (windows) needs = "both need NodeOptions::memory_windows, and devices that have them";
+    if (is_baseline(guard)) needs = "both need NodeOptions::allow_baselines";
+    return Status::with_detail(Code::unimplemented, "this node and " + connection.peer_address() +
+                                                        " cannot both do the channel's guard, " +
+                                                        std::string(guard_name(guard)) + ": " +
+                                                        needs);
+  }
+  if (windows && segments_.size() > guard::kWindowSegmentsMax) {
+    return {Code::too_large,
+            "a window guard lends at most 16 segments in a call: join some, or lend under verify"};
+  }
+  return {};
+}
+
+void ClientCall::on_windows(guard::WindowReservation windows, DataLink& link) {
+  windows_ = std::move(windows);
+  request_endpoint_ = static_cast<std::uint8_t>(1 + static_cast<std::uint8_t>(link.role()));
+  request_link_ = link.incarnation();
 }
 
 void ClientCall::no_connection(const Status& why) { end(Status(why).with_ran(Ran::no)); }
 
-Guard ClientCall::lending_guard() const {
-  const ChannelOptions& options = lane_->options();
-  return options.guard_automatic ? Guard::verify : options.guard;
-}
+Guard ClientCall::lending_guard() const { return lane_->options().guard.value_or(Guard::verify); }
 
 // The last moment before the request goes out: the lease begins here.
 bool ClientCall::prepare_frame() {
@@ -102,18 +141,17 @@ bool ClientCall::prepare_frame() {
 Status ClientCall::lend_segments() {
   Engine& engine = lane_->engine();
   guard_ = lending_guard();
-  if (!connection_->guard_negotiated(guard_)) {
-    return {Code::unimplemented, "the channel's guard is not one that both ends can do"};
-  }
   bulk::Lender::Terms terms;
   terms.guard = guard_;
   terms.deadline = deadline_ + engine.context().options.lease_grace;
   terms.call = id_;
   terms.hold_until_ack = lane_->options().hold_until_ack;
+  terms.windows = std::move(windows_);
   Result<LeaseDescriptor> lease = engine.lender().lend(*connection_, connection_->lent(), this,
                                                        lend_.segments(), terms, segments_);
   if (!lease.ok()) return lease.status();
   lease_ = *lease;
+  if (windowed_) lease_.endpoint = static_cast<std::uint8_t>(request_endpoint_ - 1);
   lease_id_ = lease->lease.id;
   bulk_ = true;
   return {};
@@ -167,7 +205,7 @@ std::size_t ClientCall::body_bytes() const {
 }
 
 void ClientCall::encode_body(std::span<std::byte> out) const {
-  std::vector<std::byte> list(segments_.size() * SegmentDescriptor::kBytes);
+  detail::FrameVector<std::byte> list(segments_.size() * SegmentDescriptor::kBytes);
   for (std::size_t i = 0; i < segments_.size(); ++i) {
     encode(segments_[i], std::span(list).subspan(i * SegmentDescriptor::kBytes));
   }
@@ -198,8 +236,11 @@ void ClientCall::frame_sent() {
 void ClientCall::on_response(const Response& response) {
   const Kept kept(*this);
   answered_ = lane_->engine().poller().now();
+  if (const DataLink* link = connection_->receiving_link()) answer_endpoint_ = link->id();
+  state_ = State::landing;  // answered: the loss of the request's endpoint is none of this call
   // The callee is done with what it was lent.
   take_back(bulk::LeaseEnd::released);
+  if (state_ == State::over) return;
   if (response.code != Code::ok) {
     if (response.lease) {  // nobody will read it
       answer_lease_ = *response.lease;
@@ -208,8 +249,11 @@ void ClientCall::on_response(const Response& response) {
     if (response.message.empty()) {
       return end(Status(response.code, "the peer gave no reason", response.ran, response.native));
     }
-    return end(Status::with_detail(response.code, std::string(response.message), response.ran,
-                                   response.native));
+    std::string text(response.message);
+    if (response.code == Code::unimplemented && response.ran == Ran::no) {  // it knows a hash only
+      text = std::string(method_.name) + " at " + connection_->peer_address() + ": " + text;
+    }
+    return end(Status::with_detail(response.code, std::move(text), response.ran, response.native));
   }
   if (!response.lease) {
     reply_ = Payload(response.payload);
@@ -224,26 +268,60 @@ void ClientCall::take_back(bulk::LeaseEnd reason) {
 
 void ClientCall::lease_over(std::uint64_t, bulk::LeaseEnd) { lease_id_ = 0; }
 
+// What was lent and is not back with the end of its lease (hold_until_ack).
+void ClientCall::find_lent(CallResult& result) {
+  if (!connection_) return;
+  CallMemory& memory = result.memory;
+  if (windowed_) {
+    if (!connection_->window_held(id_, memory.lent_back)) return;
+    memory.quarantine = QuarantineReason::window_revoke;
+    memory.whereabouts = result.status.ok() ? Whereabouts::returning : Whereabouts::quarantined;
+    return;
+  }
+  if (!lane_->options().hold_until_ack) return;
+  memory.quarantine = lane_->engine().lender().held(connection_->lent(), id_, memory.lent_back);
+  if (memory.quarantine != QuarantineReason::none) memory.whereabouts = Whereabouts::quarantined;
+}
+
 // --- ends ------------------------------------------------------------------------------------
 
 void ClientCall::on_deadline(void* context) {
   auto* self = static_cast<ClientCall*>(context);
-  const Ran ran = self->request_went_out_ ? Ran::unknown : Ran::no;
+  const Kept kept(*self);
+  Ran ran = self->request_went_out_ ? Ran::unknown : Ran::no;
   if (self->state_ == State::waiting) {
     self->lane_->explain_wait(*self);
     return;
   }
+  if (self->answered_.ns != 0) ran = Ran::yes;
+  const std::string far = self->how_far();
   self->take_back(bulk::LeaseEnd::timeout);
-  if (self->going_out_) {
-    self->connection_->send_cancel(self->id_, self->attempt_, Code::deadline);
-  }
+  if (self->state_ == State::over) return;
+  self->tell_cancelled(Code::deadline);
   const auto budget =
       std::chrono::duration_cast<std::chrono::milliseconds>(self->deadline_ - self->started_);
   self->end(Status::with_detail(Code::deadline,
                                 "no complete answer from " + self->connection_->peer_address() +
-                                    " within " + std::to_string(budget.count()) +
-                                    " ms: give the call more time, or see why it takes so long",
+                                    " within " + std::to_string(budget.count()) + " ms: " + far,
                                 ran));
+}
+
+// Where a call is that takes too long.
+std::string ClientCall::how_far() const {
+  if (transfer_) {
+    return "the answer came, of its bulk " + lane_->engine().puller().progress(*transfer_);
+  }
+  if (state_ == State::landing) {
+    return "the answer came, and waited for memory to land its bulk in (NodeOptions::pool)";
+  }
+  if (lease_id_ != 0) {
+    const Status trouble = connection_->data_trouble(connection_->role_peer_reads());
+    if (!trouble.ok()) {
+      return "the data endpoint over which the peer reads is not open: " +
+             std::string(trouble.what());
+    }
+  }
+  return "give the call more time, or see why it takes so long";
 }
 
 void ClientCall::connection_over(const Status& why) {
@@ -252,6 +330,26 @@ void ClientCall::connection_over(const Status& why) {
     status = Status::with_detail(Code::connection_lost, std::string(why.what()));
   }
   end(std::move(status).with_ran(request_went_out_ ? Ran::unknown : Ran::no));
+}
+
+// The request, or a part of it, may have reached the peer.
+void ClientCall::tell_cancelled(Code reason) {
+  if (!going_out_ || !connection_) return;
+  Cancel cancel;
+  cancel.reason = reason;
+  if (windowed_) {
+    cancel.endpoint = request_endpoint_;
+    cancel.incarnation = static_cast<std::uint16_t>(request_link_);
+    cancel.message = message;
+  }
+  connection_->send_cancel(id_, attempt_, cancel);
+}
+
+void ClientCall::endpoint_lost() {
+  const Kept kept(*this);
+  tell_cancelled(Code::data_lost);
+  end({Code::data_lost, "the data endpoint over which the request went out was lost",
+       Ran::unknown});
 }
 
 void ClientCall::cancel() {
@@ -263,9 +361,7 @@ void ClientCall::cancel() {
   --lane_->engine().stats().calls_live;
   state_ = State::over;
   take_back(bulk::LeaseEnd::cancelled);
-  if (going_out_ && connection_) {
-    connection_->send_cancel(id_, attempt_, Code::cancelled);
-  }
+  tell_cancelled(Code::cancelled);
   CallResult forgotten{Status()};
   leave(forgotten);
   // Here, on its poller: with the last reference the lane goes too.
@@ -284,6 +380,7 @@ void ClientCall::leave(CallResult& result) {
   acquiring_.drop();
   stop_pull(result);
   landings_.reset();
+  windows_.reset();
   into_ = Into();
   if (ListNode<WaitingTag>::linked()) lane_->unlist(*this);
   if (connection_ && id_ != 0) connection_->remove(*this);
@@ -293,8 +390,10 @@ void ClientCall::leave(CallResult& result) {
 
 void ClientCall::end(Status status) {
   if (state_ == State::over) return;
+  const Kept kept(*this);  // what goes with the lent memory may drop this very call
   // The end of the lease comes before everything else.
   take_back(status.ok() ? bulk::LeaseEnd::released : bulk::LeaseEnd::failed);
+  if (state_ == State::over) return;
   NodeStats& stats = lane_->engine().stats();
   --stats.calls_live;
   if (status.ok()) {
@@ -311,6 +410,7 @@ void ClientCall::end(Status status) {
     if (landings_) result.parts = std::move(landings_->parts);
   }
   state_ = State::over;
+  find_lent(result);
   leave(result);
   const std::shared_ptr<Lane> lane = std::move(lane_);
   finish_call(std::move(result));

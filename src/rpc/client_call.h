@@ -32,10 +32,9 @@ class CallResult {
 
   Status status;
   Payload reply;
-  std::vector<Result<Block>> parts;
+  Parts parts;
   CallInfo info;
-  Whereabouts whereabouts = Whereabouts::in_hand;
-  Operation<std::vector<Buffer>> buffers_back;
+  CallMemory memory;
 };
 
 /// A call that this node makes, from start to its one end. The operation that the user holds
@@ -44,7 +43,7 @@ class CallResult {
 ///
 ///     idle → waiting (for a connection) → queued (for credit) → sent
 ///          → landing (waits for landing memory) → pulling → over
-class ClientCall : public OutFrame,
+class ClientCall : public WindowedFrame,
                    public bulk::LendOwner,
                    public bulk::PullListener,
                    public ListNode<struct WaitingTag> {
@@ -68,6 +67,13 @@ class ClientCall : public OutFrame,
   }
   void on_response(const Response& response);
   void connection_over(const Status& why);
+  /// The request, or a part of it, went out over this data endpoint of ours to lend on.
+  [[nodiscard]] bool went_over(DataRole role, std::uint32_t incarnation) const {
+    return windowed_ && going_out_ && request_endpoint_ == 1 + static_cast<std::uint8_t>(role) &&
+           request_link_ == incarnation && (state_ == State::queued || state_ == State::sent);
+  }
+  /// That endpoint was lost.
+  void endpoint_lost();
 
   [[nodiscard]] std::uint64_t id() const { return id_; }
 
@@ -77,6 +83,8 @@ class ClientCall : public OutFrame,
   void encode_body(std::span<std::byte> out) const override;
   [[nodiscard]] FrameHeader frame_header() const override;
   void frame_sent() override;
+  [[nodiscard]] std::size_t windows_wanted() const override { return segments_.size(); }
+  void on_windows(guard::WindowReservation windows, DataLink& link) override;
 
   // LendOwner, PullListener
   void lease_over(std::uint64_t lease_id, bulk::LeaseEnd reason) override;
@@ -109,21 +117,25 @@ class ClientCall : public OutFrame,
   enum class State : std::uint8_t { idle, waiting, queued, sent, landing, pulling, over };
   struct Landings;
 
+  Status check_guard(const Connection& connection) const;
   Status check_arguments(const detail::PoolCore& pool) const;
   static void on_deadline(void* call);
   void leave(CallResult& result);
+  void tell_cancelled(Code reason);
   void take_back(bulk::LeaseEnd reason);
   void stop_pull(CallResult& result);
+  void find_lent(CallResult& result);
   void place_parts(const Response& response);
   Status place_own();
-  void acquire_from_pool(Pool& pool, std::vector<std::size_t> sizes);
-  static void on_landing(void* call, Result<std::vector<Buffer>> buffers);
+  void acquire_from_pool(Pool& pool, detail::FrameVector<std::size_t> sizes);
+  static void on_landing(void* call, Result<detail::FrameVector<Buffer>> buffers);
   void land();
-  void keep_landings(std::vector<memory::Landing> landing);
+  void keep_landings(memory::Landings landing);
   void give_back_unread();
   void accept_parts(bulk::PullResult result);
   void finish_ok();
   [[nodiscard]] CallInfo info() const;
+  [[nodiscard]] std::string how_far() const;
   [[nodiscard]] Request request_frame() const;
   [[nodiscard]] Guard lending_guard() const;
   Status lend_segments();
@@ -134,7 +146,7 @@ class ClientCall : public OutFrame,
   Lend lend_;
   Into into_;
   const CallOptions options_;
-  std::vector<std::byte> metadata_;  // encoded
+  detail::FrameVector<std::byte> metadata_;  // encoded
   bool has_trace_ = false;
 
   std::shared_ptr<Lane> lane_;
@@ -149,10 +161,15 @@ class ClientCall : public OutFrame,
 
   // Upload.
   bool inline_upload_ = false;
+  bool windowed_ = false;               // lends under a window guard
+  guard::WindowReservation windows_;    // from on_windows to the lease
+  std::uint8_t request_endpoint_ = 0;   // where the request goes out, as Cancel says it
+  std::uint32_t request_link_ = 0;      // the incarnation of that data endpoint
+  fabric::EndpointId answer_endpoint_;  // over which the answer came with its window keys
   Payload inline_bytes_;  // what travels in the request; from prepare_frame to frame_sent
   std::uint64_t lease_id_ = 0;
   LeaseDescriptor lease_;
-  std::vector<SegmentDescriptor> segments_;
+  detail::FrameVector<SegmentDescriptor> segments_;
 
   // Download.
   std::unique_ptr<Landings> landings_;

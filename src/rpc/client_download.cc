@@ -3,6 +3,7 @@
 #include "rpc/client_download.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "base/check.h"
@@ -23,24 +24,25 @@ class BuffersBack final : public OperationState<std::vector<Buffer>> {
   /// The last ones.
   void arrived(std::vector<Buffer> buffers) {
     for (Buffer& buffer : buffers) buffers_.push_back(std::move(buffer));
-    here_ = true;
-    if (begun_) complete(std::move(buffers_));
+    second();
   }
-  static void drained(void* context, std::vector<memory::Landing> landing) {
+  static void drained(void* context, memory::Landings landing) {
     const Ref<BuffersBack> self = Ref<BuffersBack>::adopt(static_cast<BuffersBack*>(context));
     std::vector<Buffer> buffers;
     buffers.reserve(landing.size());
-    for (memory::Landing& each : landing) buffers.push_back(std::move(each).discard());
+    for (memory::Landing& each : landing) {
+      if (Buffer back = std::move(each).discard()) buffers.push_back(std::move(back));
+    }
     self->arrived(std::move(buffers));
   }
 
  private:
-  void on_begin() override {
-    begun_ = true;
-    if (here_) complete(std::move(buffers_));
+  void on_begin() override { second(); }
+  // Begun and arrived, on whatever threads: whichever is second completes.
+  void second() {
+    if (one_.exchange(true, std::memory_order_acq_rel)) complete(std::move(buffers_));
   }
-  bool begun_ = false;
-  bool here_ = false;
+  std::atomic<bool> one_{false};
   std::vector<Buffer> buffers_;
 };
 
@@ -57,8 +59,9 @@ void ClientCall::place_parts(const Response& response) {
   landings_ = std::make_unique<Landings>();
   Landings& all = *landings_;
   all.segments.resize(answer_lease_.segments);
+  all.parts.reserve(answer_lease_.segments);
   std::size_t inline_total = 0;
-  std::vector<std::size_t> sizes;
+  detail::FrameVector<std::size_t> sizes;
   for (std::size_t i = 0; i < all.segments.size(); ++i) {
     Landings::Segment& segment = all.segments[i];
     const char* why = nullptr;
@@ -89,7 +92,7 @@ void ClientCall::place_parts(const Response& response) {
   land();
 }
 
-void ClientCall::acquire_from_pool(Pool& pool, std::vector<std::size_t> sizes) {
+void ClientCall::acquire_from_pool(Pool& pool, detail::FrameVector<std::size_t> sizes) {
   if (*std::max_element(sizes.begin(), sizes.end()) > Pool::kBufferBytesMax) {
     give_back_unread();
     return end(Status(Code::too_large,
@@ -97,11 +100,12 @@ void ClientCall::acquire_from_pool(Pool& pool, std::vector<std::size_t> sizes) {
                       "of it, or into a region",
                       Ran::yes));
   }
-  acquiring_ = pawl::start(pool.core().acquire_landing(sizes, deadline_),
-                           Callback<Result<std::vector<Buffer>>>{&ClientCall::on_landing, this});
+  acquiring_ =
+      pawl::start(pool.core().acquire_landing(sizes, deadline_),
+                  Callback<Result<detail::FrameVector<Buffer>>>{&ClientCall::on_landing, this});
 }
 
-void ClientCall::on_landing(void* context, Result<std::vector<Buffer>> buffers) {
+void ClientCall::on_landing(void* context, Result<detail::FrameVector<Buffer>> buffers) {
   auto* self = static_cast<ClientCall*>(context);
   const Kept kept(*self);
   if (!buffers.ok()) {
@@ -121,8 +125,10 @@ void ClientCall::on_landing(void* context, Result<std::vector<Buffer>> buffers) 
 
 // The caller's own buffers or region ranges, one for each segment of the answer in order.
 Status ClientCall::place_own() {
+  // Before the buffers are taken: they come back.
+  if (Status full = lane_->engine().context().pool.core().admit_transfer(); !full.ok()) return full;
   Landings& all = *landings_;
-  auto* buffers = std::get_if<std::vector<Buffer>>(&into_.target());
+  auto* buffers = std::get_if<Into::Buffers>(&into_.target());
   auto* region = std::get_if<Into::InRegion>(&into_.target());
   const std::size_t places = buffers != nullptr ? buffers->size() : region->ranges.size();
   if (places < all.segments.size()) {
@@ -170,6 +176,7 @@ void ClientCall::land() {
   pull.host = connection_.get();
   pull.lease = answer_lease_.lease;
   pull.guard = answer_lease_.guard;
+  pull.endpoint = answer_endpoint_;
   pull.release = true;
   pull.deadline = deadline_;
   pull.priority = options_.priority;
@@ -188,7 +195,7 @@ void ClientCall::land() {
 }
 
 // After a pull that never began, for `stop_pull` to give back.
-void ClientCall::keep_landings(std::vector<memory::Landing> landing) {
+void ClientCall::keep_landings(memory::Landings landing) {
   std::size_t next = 0;
   for (Landings::Segment& segment : landings_->segments) {
     if (segment.bytes == 0 || segment.descriptor.inline_bytes) continue;
@@ -210,9 +217,7 @@ void ClientCall::pull_done(bulk::TransferId, bulk::PullResult result) {
   if (!result.status.ok()) {
     Status why = result.status.with_ran(Ran::yes);
     keep_landings(std::move(result.landing));
-    if (why.code() != Code::stale && connection_) {
-      connection_->send_cancel(id_, attempt_, why.code());
-    }
+    if (!result.released) tell_cancelled(why.code());
     return end(std::move(why));
   }
   accept_parts(std::move(result));
@@ -222,14 +227,14 @@ void ClientCall::pull_done(bulk::TransferId, bulk::PullResult result) {
 void ClientCall::accept_parts(bulk::PullResult result) {
   std::size_t next = 0;  // of the landings that were pulled
   std::size_t lent = 0;  // index in the lease
-  std::vector<Result<Block>>& parts = landings_->parts;
+  Parts& parts = landings_->parts;
   for (Landings::Segment& segment : landings_->segments) {
     const bool pulled = segment.bytes > 0 && !segment.descriptor.inline_bytes;
     const bool of_lease = segment.descriptor.kind != KeyKind::none;
-    const std::size_t bit = of_lease ? lent++ : 0;
+    const std::size_t index = of_lease ? lent++ : 0;
     if (segment.descriptor.code != Code::ok) {
-      parts.emplace_back(
-          Status(segment.descriptor.code, "the peer has no bytes for this segment", Ran::yes));
+      parts.emplace_back(Status(segment.descriptor.code,
+                                "the peer's handler gave this code for this segment", Ran::yes));
       continue;
     }
     if (segment.bytes == 0) {
@@ -238,11 +243,7 @@ void ClientCall::accept_parts(bulk::PullResult result) {
     }
     memory::Landing landing =
         pulled ? std::move(result.landing[next++]) : std::move(segment.landing);
-    const bool good =
-        !of_lease || result.good.empty() ||
-        (bit / 8 < result.good.size() &&
-         (result.good[bit / 8] & (std::byte{1} << static_cast<int>(bit % 8))) != std::byte{0});
-    if (good) {
+    if (!of_lease || result.segment_good(index)) {
       parts.emplace_back(std::move(landing).accept(segment.bytes));
     } else {
       (void)std::move(landing).discard();
@@ -256,33 +257,41 @@ void ClientCall::accept_parts(bulk::PullResult result) {
 // Whatever ends a call with a download in the middle: its landing memory goes back when the last
 // READ into it completed, and not before.
 void ClientCall::stop_pull(CallResult& result) {
-  auto* own = std::get_if<std::vector<Buffer>>(&into_.target());
-  const bool give_back = own != nullptr && !result.status.ok();
+  auto* own = std::get_if<Into::Buffers>(&into_.target());
+  const bool in_region = std::holds_alternative<Into::InRegion>(into_.target());
+  const bool give_back = (own != nullptr || in_region) && !result.status.ok();
   if (transfer_ && !give_back) {
     lane_->engine().puller().abandon(*std::exchange(transfer_, std::nullopt), {});
   }
   if (!give_back) return;
   // Those that no READ was posted for, then those whose READs are under way.
   std::vector<Buffer> buffers;
-  for (Buffer& buffer : *own) {
-    if (buffer) buffers.push_back(std::move(buffer));
+  if (own != nullptr) {
+    for (Buffer& buffer : *own) {
+      if (buffer) buffers.push_back(std::move(buffer));
+    }
   }
   if (landings_) {
     for (Landings::Segment& segment : landings_->segments) {
-      if (segment.landing) buffers.push_back(std::move(segment.landing).discard());
+      if (Buffer back = std::move(segment.landing).discard()) buffers.push_back(std::move(back));
     }
   }
   for (Buffer& buffer : buffers) (void)buffer.resize(0);
   auto* state = new BuffersBack(std::move(buffers));
   if (transfer_) {
     state->retain();  // the puller's
-    const bool later = lane_->engine().puller().abandon(*std::exchange(transfer_, std::nullopt),
-                                                        {&BuffersBack::drained, state});
-    if (later) result.whereabouts = Whereabouts::returning;
+    CallMemory& memory = result.memory;
+    memory.quarantine = lane_->engine().puller().abandon(*std::exchange(transfer_, std::nullopt),
+                                                         {&BuffersBack::drained, state});
+    if (memory.quarantine == QuarantineReason::read_in_flight) {
+      memory.whereabouts = Whereabouts::returning;
+    } else if (memory.quarantine != QuarantineReason::none) {
+      memory.whereabouts = Whereabouts::quarantined;
+    }
   } else {
     state->arrived({});
   }
-  result.buffers_back = Operation<std::vector<Buffer>>(state);
+  result.memory.buffers_back = Operation<std::vector<Buffer>>(state);
 }
 
 }  // namespace pawl::rpc

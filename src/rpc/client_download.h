@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "memory/landing.h"
 #include "rpc/client_call.h"
@@ -13,7 +12,7 @@ namespace pawl::rpc {
 
 /// Where the segments of an answer land. A segment that has bytes to land gets landing memory;
 /// `parts` has the others' entries already.
-struct ClientCall::Landings {
+struct ClientCall::Landings : detail::InFrames {
   struct Segment {
     SegmentDescriptor descriptor;
     std::size_t offset = 0;     ///< of the wanted range in the segment
@@ -22,9 +21,9 @@ struct ClientCall::Landings {
     memory::Landing landing;
   };
 
-  std::vector<Segment> segments;
+  detail::FrameVector<Segment> segments;
   Payload inline_bytes;
-  std::vector<Result<Block>> parts;
+  Parts parts;
 };
 
 }  // namespace pawl::rpc

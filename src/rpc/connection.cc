@@ -36,8 +36,9 @@ Connection::Connection(Engine& engine, bool connecting_side,
 }
 
 Connection::~Connection() {
-  PAWL_CHECK(calls_.empty() && served_.empty() && lent_.empty() && transfers_.empty(),
-             "a connection goes after its calls, leases and transfers");
+  PAWL_CHECK(
+      calls_.empty() && served_.empty() && lent_.empty() && lent_.none_held() && transfers_.empty(),
+      "a connection goes after its calls, leases and transfers");
 }
 
 Status Connection::open_session(fabric::EndpointId endpoint) {
@@ -118,6 +119,13 @@ Status Connection::check_offer(const Handshake& peer, std::uint64_t own_guards) 
   return {};
 }
 
+// Ok if it gave none.
+Status Connection::refusal_of(const fabric::Event& event) {
+  if (event.hello.empty()) return {};
+  const Result<Handshake> answer = decode_handshake(event.hello);
+  return answer.ok() ? answer->refusal : Status();
+}
+
 void Connection::on_event(fabric::Event& event) {
   const bool control = event.endpoint == control_;
   DataLink* link = control ? nullptr : link_of(event.endpoint);
@@ -131,21 +139,25 @@ void Connection::on_event(fabric::Event& event) {
         }
       }
       break;
-    case fabric::EventKind::connect_failed:
+    case fabric::EventKind::connect_failed: {
       engine_.unroute(event.endpoint);
+      Status why = refusal_of(event);
       if (control) {
         control_closed_ = true;
-        Status why = event.status;
-        if (Result<Handshake> refusal = decode_handshake(event.hello);
-            !event.hello.empty() && refusal.ok() && !refusal->refusal.ok()) {
-          why = refusal->refusal;
-        }
-        fail(why);
+        fail(why.ok() ? event.status : why);
+        maybe_gone();  // if it was over already, `close` found no endpoint, and no `closed` follows
       } else if (link != nullptr) {
-        data_link_over(*link, event.status);
+        if (why.ok()) {
+          why = event.status;
+        } else {
+          why = Status::with_detail(why.code(),
+                                    peer_address_ + " refused it: " + std::string(why.what()));
+        }
+        data_link_over(*link, why);
         on_closed(event.endpoint);
       }
       break;
+    }
     case fabric::EventKind::failed:
       if (control) {
         // A peer that broke the fabric's protocol is named like one that broke this one.
@@ -184,6 +196,10 @@ void Connection::on_connected(fabric::Event& event) {
   session_.start(peer_.limits);
   say_hello();
   arm_liveness();
+  if (windows_negotiated()) {  // who lends there cannot open them, or say that it wants to
+    expect_bulk(DataRole::connecting_side_reads);
+    expect_bulk(DataRole::accepting_side_reads);
+  }
   ++engine_.stats().connections_opened;
   ++engine_.stats().connections_live;
   if (owner_ != nullptr) owner_->connection_ready(*this);
@@ -209,12 +225,30 @@ void Connection::drain() {
   goaway.grace_us = static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::microseconds>(engine_.context().options.drain_grace)
           .count());
-  if (state_ == State::ready) send_frame(FrameType::goaway, 0, 0, goaway);
+  if (state_ == State::ready) {
+    send_frame(FrameType::goaway, 0, 0, goaway);
+  } else {
+    goaway_acked_ = true;  // it has no calls
+  }
   check_drained();
 }
 
+// Whatever is to go over this connection is out, or the peer's device has it.
+void Connection::acknowledge_goaway() {
+  if (!going_away_ || goaway_ack_sent_ || state_ != State::ready) return;
+  const auto pending = [](const DataRoleState& role) {
+    Session* const session = role.link ? role.link->session() : nullptr;
+    return session != nullptr && !session->all_sent();
+  };
+  if (session_.calls_wait() || !windowed_.empty()) return;
+  if (std::any_of(data_.begin(), data_.end(), pending)) return;
+  goaway_ack_sent_ = true;
+  send(FrameType::goaway_ack, 0, 0, {});
+}
+
 void Connection::check_drained() {
-  if (draining_ && state_ != State::over && served_.empty() && lent_.empty() && owner_ != nullptr) {
+  const bool idle = served_.empty() && lent_.empty();
+  if (draining_ && goaway_acked_ && idle && state_ != State::over && owner_ != nullptr) {
     owner_->connection_drained(*this);
   }
 }
@@ -273,13 +307,14 @@ void Connection::on_closed(fabric::EndpointId endpoint) {
 
 // The fabric has said its last word about every endpoint: nothing can come for this object.
 void Connection::maybe_gone() {
-  if (state_ == State::over && control_closed_ && closing_links_.empty() && transfers_.empty()) {
-    engine_.release_later(*this);
-  }
+  if (state_ != State::over || !control_closed_ || !closing_links_.empty()) return;
+  engine_.lender().endpoints_gone(lent_);
+  if (transfers_.empty()) engine_.release_later(*this);
 }
 
 void Connection::device_gone() {
   session_.device_gone();
+  for (const auto& link : closing_links_) link->device_gone();
   control_closed_ = true;
   closing_links_.clear();
   maybe_gone();
@@ -292,7 +327,8 @@ void Connection::arm_liveness() {
   liveness_timer_.arm(engine_.poller(), engine_.poller().now() + liveness_ / 3, fire, this);
 }
 
-// A silent peer is asked; one that does not even answer that is given up.
+// A silent peer is asked; one that does not even answer that is given up. So is one that talks but
+// does not acknowledge: what it was sent keeps message slots, which are everybody's.
 void Connection::check_liveness() {
   const TimePoint now = engine_.poller().now();
   if (now - last_heard_ >= liveness_) {
@@ -300,6 +336,20 @@ void Connection::check_liveness() {
         Code::connection_lost,
         "nothing was heard from " + peer_address_ + " within the channel's liveness time"));
   }
+  if (session_.oldest_send() <= now - liveness_) {
+    return fail(Status::with_detail(
+        Code::connection_lost,
+        peer_address_ + " left a message unacknowledged for the channel's liveness time"));
+  }
+  for (DataRoleState& role : data_) {
+    Session* const session = role.link ? role.link->session() : nullptr;
+    if (session != nullptr && session->oldest_send() <= now - liveness_) {
+      data_link_over(*role.link, {Code::data_lost,
+                                  "the peer left a message over a data endpoint unacknowledged "
+                                  "for the channel's liveness time"});
+    }
+  }
+  if (state_ != State::ready) return;
   if (now - last_heard_ >= liveness_ / 3) send_frame(FrameType::ping, 0, 0, Ping{});
   arm_liveness();
 }
@@ -314,9 +364,26 @@ std::uint64_t Connection::add(ClientCall& call, bool express) {
   return id;
 }
 
+std::uint64_t Connection::add_windowed(ClientCall& call, bool express) {
+  const std::uint64_t id = ++next_call_;
+  calls_.emplace(id, &call);
+  queue_windowed(call, express);
+  return id;
+}
+
+// Those behind it may want fewer windows.
+void Connection::unlist(WindowedFrame& frame) {
+  static_cast<OutFrame&>(frame).unlink();
+  auto& waits = static_cast<ListNode<WindowedTag>&>(frame);
+  if (!waits.linked()) return;
+  waits.unlink();
+  engine_.windows().look_again();
+}
+
 void Connection::remove(ClientCall& call) {
-  static_cast<OutFrame&>(call).unlink();
+  unlist(call);
   calls_.erase(call.id());
+  if (going_away_) mark_dirty();  // it may have been the last that was to go out
 }
 
 void Connection::add_response(ServerCall& call, bool express) {
@@ -325,13 +392,36 @@ void Connection::add_response(ServerCall& call, bool express) {
   mark_dirty();
 }
 
+void Connection::add_windowed_response(ServerCall& call, bool express) {
+  if (state_ == State::ready) queue_windowed(call, express);
+}
+
 void Connection::remove(ServerCall& call) {
-  static_cast<OutFrame&>(call).unlink();
+  unlist(call);
   served_.erase(call.id());
   check_drained();
 }
 
 void Connection::mark_dirty() { engine_.mark_dirty(*this); }
+
+bool Connection::flush() {
+  bool any = session_.flush(engine_.poller().now());
+  for (DataRoleState& role : data_) {
+    DataLink* const link = role.link.get();
+    Session* const session = link != nullptr ? link->session() : nullptr;
+    if (session == nullptr) continue;
+    any = session->flush(engine_.poller().now()) || any;  // which may end the link
+    if (const Status why = session->refused(); !why.ok()) data_link_over(*link, why);
+  }
+  if (const Status& why = session_.refused(); !why.ok()) {
+    engine_.fail_later(
+        *this, Status::with_detail(Code::connection_lost, "the fabric did not take a message for " +
+                                                              peer_address_ + ": " +
+                                                              std::string(why.what())));
+  }
+  acknowledge_goaway();
+  return any;
+}
 
 void Connection::send(FrameType type, std::uint64_t call, std::uint16_t attempt,
                       std::span<const std::byte> body) {
@@ -341,19 +431,38 @@ void Connection::send(FrameType type, std::uint64_t call, std::uint16_t attempt,
   header.call = call;
   header.attempt = attempt;
   if (!session_.queue_session(header, body)) {
-    engine_.fail_later(*this, {Code::protocol_error,
-                               "the peer takes no session frames (session_out_bytes_max wait)"});
+    engine_.fail_later(
+        *this, {Code::protocol_error, "the peer takes no session frames: 1 MiB of them wait"});
   }
   mark_dirty();
 }
 
-void Connection::send_cancel(std::uint64_t call, std::uint16_t attempt, Code reason) {
-  send_frame(FrameType::cancel, call, attempt, Cancel{reason});
+bool Connection::all_sent() const {
+  const auto sent = [](const DataRoleState& role) {
+    Session* const session = role.link ? role.link->session() : nullptr;
+    return session == nullptr || session->all_sent();
+  };
+  return session_.all_sent() && windowed_.empty() && std::all_of(data_.begin(), data_.end(), sent);
+}
+
+bool Connection::starved() const {
+  const auto starved = [](const DataRoleState& role) {
+    Session* const session = role.link ? role.link->session() : nullptr;
+    return session != nullptr && session->starved();
+  };
+  return session_.starved() || std::any_of(data_.begin(), data_.end(), starved);
+}
+
+void Connection::send_cancel(std::uint64_t call, std::uint16_t attempt, const Cancel& cancel) {
+  send_frame(FrameType::cancel, call, attempt, cancel);
 }
 
 void Connection::send_confirm(const bulk::LeaseName& lease, bool release, std::uint64_t call,
                               std::uint16_t attempt) {
   send_frame(FrameType::confirm, call, attempt, Confirm{lease, own_.epoch, release});
+  if (transfers_.unanswered() > kConfirmsUnansweredMax) {
+    engine_.fail_later(*this, {Code::protocol_error, "the peer leaves 4096 confirms unanswered"});
+  }
 }
 
 void Connection::send_release(const bulk::LeaseName& lease, std::uint64_t call,
@@ -372,7 +481,7 @@ void Connection::on_completion(const fabric::Completion& completion) {
     if (Status status = link->on_completion(completion); !status.ok()) {
       data_link_over(*link, status);
     }
-    return;
+    return acknowledge_goaway();
   }
   if (completion.op == fabric::Opcode::send) {
     session_.on_send(completion);

@@ -3,6 +3,7 @@
 // in its direction, and again after a loss, with a delay that doubles.
 #include <algorithm>
 
+#include "rpc/client_call.h"
 #include "rpc/connection.h"
 #include "rpc/engine.h"
 #include "rpc/wire_recovery.h"
@@ -13,18 +14,6 @@ namespace {
 constexpr Duration kDataBackoffFirst = std::chrono::milliseconds(1);
 constexpr Duration kDataBackoffMax = std::chrono::seconds(1);
 constexpr Duration kDataConnectTimeout = std::chrono::seconds(3);
-constexpr Duration kDataHelloTimeout = std::chrono::seconds(5);  // from its making to its hello
-
-fabric::EndpointOptions data_options(Engine& engine, std::uint64_t group) {
-  const fabric::Capabilities& can = engine.fabric().capabilities();
-  fabric::EndpointOptions options;
-  options.group = {group};
-  options.send_depth = std::min(can.send_depth_max, can.read_depth_max + 4);
-  options.receive_depth = 2;
-  options.read_depth = can.read_depth_max;
-  options.bulk = true;
-  return options;
-}
 }  // namespace
 
 bulk::DataEndpoint* Connection::reading_endpoint() {
@@ -42,6 +31,7 @@ void Connection::expect_bulk(DataRole role) {
 }
 
 bool Connection::needs_data(DataRole role) const {
+  if (windows_negotiated()) return true;
   return role == role_we_read() ? !transfers_.empty() : !lent_.empty();
 }
 
@@ -59,15 +49,18 @@ void Connection::open_data(DataRole role) {
   hello.endpoint_index = static_cast<std::uint8_t>(role);
   hello.endpoint_incarnation = ++state.incarnation;
   const std::vector<std::byte> bytes = encode_handshake(hello);
-  Result<fabric::EndpointId> endpoint = engine_.fabric().connect(
-      target_, data_options(engine_, id_), bytes, engine_.poller().now() + kDataConnectTimeout);
+  Result<fabric::EndpointId> endpoint =
+      engine_.fabric().connect(target_, DataLink::options(*this, windows_negotiated()), bytes,
+                               engine_.poller().now() + kDataConnectTimeout);
   if (!endpoint.ok()) {
+    state.trouble = endpoint.status();
     retry_data(role);
     return;
   }
   state.link = std::make_unique<DataLink>(*this, role, state.incarnation, *endpoint);
   engine_.route(*endpoint, *this);
-  if (Status posted = state.link->post_receive(); !posted.ok()) data_link_over(*state.link, posted);
+  if (Status posted = state.link->post_receives(); !posted.ok())
+    data_link_over(*state.link, posted);
 }
 
 void Connection::accept_data(fabric::EndpointId endpoint, const Handshake& hello) {
@@ -79,8 +72,9 @@ void Connection::accept_data(fabric::EndpointId endpoint, const Handshake& hello
   state.incarnation = hello.endpoint_incarnation;
   state.link = std::make_unique<DataLink>(*this, hello.role, state.incarnation, endpoint);
   engine_.route(endpoint, *this);
-  Status up = state.link->post_receive();
-  if (up.ok()) up = engine_.fabric().accept(endpoint, data_options(engine_, id_), {});
+  Status up = state.link->post_receives();
+  if (up.ok())
+    up = engine_.fabric().accept(endpoint, DataLink::options(*this, windows_negotiated()), {});
   if (!up.ok()) data_link_over(*state.link, up);
 }
 
@@ -96,8 +90,13 @@ DataLink* Connection::link_of(fabric::EndpointId endpoint) {
 
 void Connection::data_link_usable(DataLink& link) {
   data_[static_cast<std::size_t>(link.role())].backoff = Duration{0};
+  data_[static_cast<std::size_t>(link.role())].trouble = Status();
   ++engine_.stats().data_endpoints_opened;
-  if (link.role() == role_we_read()) engine_.puller().endpoint_ready(*this);
+  if (link.role() == role_we_read()) {
+    engine_.puller().endpoint_ready(*this);
+  } else {
+    serve_windowed();
+  }
 }
 
 // Touches only the transfers on it. Whoever sees the loss first tells the other side, since the
@@ -107,9 +106,14 @@ void Connection::data_link_over(DataLink& link, const Status& why) {
   if (state.link.get() != &link) return;  // closing already
   const bool was_usable = link.usable();
   const DataRole role = link.role();
+  if (!was_usable) state.trouble = why;
   closing_links_.push_back(std::move(state.link));
+  // Leases end first. Who lent them, or sent a call there, is told when the link is out of use.
+  if (link.windows() != nullptr) engine_.lender().end_bound(lent_, *link.windows());
+  take_back_unsent(link);
   link.close();
   if (state_ != State::ready) return;
+  tell_calls(link);
   if (was_usable) {
     ++engine_.stats().data_endpoints_lost;
     send_frame(FrameType::data_lost, 0, 0,
@@ -136,130 +140,58 @@ void Connection::retry_data(DataRole role) {
                   this);
 }
 
-void Connection::endpoint_stuck(bulk::DataEndpoint& endpoint) {
-  if (DataLink* link = link_of(endpoint.id)) {
-    data_link_over(*link, {Code::data_lost, "a READ did not complete within read_timeout"});
+// --- messages that carry window keys ---------------------------------------------------------
+
+void Connection::queue_windowed(WindowedFrame& frame, bool express) {
+  if (express) {
+    windowed_.push_front(frame);
+  } else {
+    windowed_.push_back(frame);
+  }
+  expect_bulk(role_peer_reads());
+  serve_windowed();
+}
+
+// Hands them to the data endpoint over which they go out, in order, as far as there are windows.
+void Connection::serve_windowed() {
+  DataLink* link = data_[static_cast<std::size_t>(role_peer_reads())].link.get();
+  if (state_ != State::ready || link == nullptr || !link->usable()) return;
+  while (WindowedFrame* frame = windowed_.front()) {
+    guard::WindowReservation windows;
+    if (!link->windows()->reserve(frame->windows_wanted(), windows)) {
+      engine_.wait_for_windows(*this);
+      return;
+    }
+    static_cast<ListNode<WindowedTag>*>(frame)->unlink();
+    frame->on_windows(std::move(windows), *link);
+    link->session()->queue(*frame, false);
+    mark_dirty();
   }
 }
 
-// --- DataLink --------------------------------------------------------------------------------
-
-DataLink::DataLink(Connection& connection, DataRole role, std::uint32_t incarnation,
-                   fabric::EndpointId endpoint)
-    : connection_(connection),
-      role_(role),
-      incarnation_(incarnation),
-      endpoint_(connection, connection.engine().puller(), endpoint) {}
-
-DataLink::~DataLink() = default;
-
-Status DataLink::post_receive() {
-  MessageSlots& slots = connection_.engine().slots();
-  const std::optional<std::uint32_t> slot = slots.take_spare();
-  if (!slot) return {Code::resource_exhausted, "too many data endpoints wait for a hello"};
-  const fabric::LocalSegment segment{
-      slots.bytes(*slot).data(), static_cast<std::uint32_t>(slots.slot_bytes()), slots.handle()};
-  fabric::WorkRequest request;
-  request.id = *slot;
-  request.op = fabric::Opcode::receive;
-  request.local = {&segment, 1};
-  Status why;
-  if (connection_.engine().fabric().post(endpoint_.id, {&request, 1}, why) == 1) {
-    Poller& poller = connection_.engine().poller();
-    hello_timeout_.arm(poller, poller.now() + kDataHelloTimeout, &DataLink::on_hello_timeout, this);
-    return {};
+// Nothing of them went out: they go over the next one.
+void Connection::take_back_unsent(DataLink& link) {
+  if (link.session() == nullptr) return;
+  while (OutFrame* frame = link.session()->take_unsent()) {
+    auto& windowed = static_cast<WindowedFrame&>(*frame);
+    windowed.on_windows({}, link);
+    windowed_.push_back(windowed);
   }
-  slots.give_back(*slot);
-  return why;
 }
 
-void DataLink::on_hello_timeout(void* link) {
-  auto* self = static_cast<DataLink*>(link);
-  self->connection_.data_link_over(*self,
-                                   {Code::data_lost, "a data endpoint never said its hello"});
+// What went over a data endpoint that is lost may not have arrived.
+void Connection::tell_calls(const DataLink& link) {
+  detail::FrameVector<std::uint64_t> lost;
+  for (const auto& [id, call] : calls_) {
+    if (call->went_over(link.role(), link.incarnation())) lost.push_back(id);
+  }
+  for (const std::uint64_t id : lost) {
+    if (const auto found = calls_.find(id); found != calls_.end()) found->second->endpoint_lost();
+  }
 }
 
-Status DataLink::connected(std::uint32_t peer_read_depth) {
-  connected_ = true;
-  Engine& engine = connection_.engine();
-  const std::uint32_t depth =
-      std::min(engine.fabric().capabilities().read_depth_max, peer_read_depth);
-  endpoint_.reads_max = std::max(1u, depth > 0 ? depth - 1 : 0);  // one more stalls the queue
-  MessageSlots& slots = engine.slots();
-  const std::optional<std::uint32_t> slot = slots.take();
-  if (!slot) return {Code::resource_exhausted, "all message slots are in use"};
-  const std::span<std::byte> out = slots.bytes(*slot);
-  Hello hello;
-  hello.epoch = connection_.own_.epoch;
-  hello.incarnation = connection_.own_.incarnation;
-  hello.transcript = incarnation_;
-  FrameHeader frame;
-  frame.type = FrameType::hello;
-  MessageHeader header;
-  header.message_class = MessageHeader::Class::session;
-  header.frames = 1;
-  frame.bytes = static_cast<std::uint32_t>(
-      encode(hello, out.subspan(MessageHeader::kBytes + FrameHeader::kBytes)));
-  encode(frame, out.subspan(MessageHeader::kBytes));
-  header.bytes = FrameHeader::kBytes + frame.bytes;
-  encode(header, out);
-  const fabric::LocalSegment segment{
-      out.data(), static_cast<std::uint32_t>(MessageHeader::kBytes + header.bytes), slots.handle()};
-  fabric::WorkRequest request;
-  request.id = *slot;
-  request.op = fabric::Opcode::send;
-  request.local = {&segment, 1};
-  Status why;
-  if (engine.fabric().post(endpoint_.id, {&request, 1}, why) == 1) return {};
-  slots.give_back(*slot);
-  return why;
-}
-
-Status DataLink::on_completion(const fabric::Completion& completion) {
-  Status status;
-  if (completion.op == fabric::Opcode::receive &&
-      completion.status == fabric::CompletionStatus::success) {
-    status = hello_seen_ ? Status(Code::protocol_error, "a message came over a data endpoint")
-                         : on_hello(completion);
-  }
-  connection_.engine().slots().give_back(static_cast<std::uint32_t>(completion.id));
-  if (status.ok() && connected_ && hello_seen_ && !closing_ && !endpoint_.usable) {
-    endpoint_.usable = true;
-    connection_.data_link_usable(*this);
-  }
-  return status;
-}
-
-Status DataLink::on_hello(const fabric::Completion& completion) {
-  const std::span<const std::byte> message = std::as_const(connection_.engine().slots())
-                                                 .bytes(static_cast<std::uint32_t>(completion.id))
-                                                 .first(completion.bytes);
-  MessageHeader header;
-  FrameHeader frame;
-  Hello hello;
-  const char* why = nullptr;
-  if (!decode(message, header, why)) return {Code::protocol_error, why};
-  std::span<const std::byte> rest = message.subspan(MessageHeader::kBytes);
-  std::span<const std::byte> body;
-  if (!next_frame(rest, frame, body, why)) return {Code::protocol_error, why};
-  if (frame.type != FrameType::hello || !rest.empty()) {
-    return {Code::protocol_error, "the first message of a data endpoint is not its hello"};
-  }
-  if (!decode(body, hello, why)) return {Code::protocol_error, why};
-  if (hello.epoch != connection_.own_.epoch || hello.incarnation != connection_.peer_.incarnation ||
-      hello.transcript != incarnation_) {
-    return {Code::protocol_error, "a data endpoint belongs to another connection than it says"};
-  }
-  hello_seen_ = true;
-  hello_timeout_.cancel();
-  return {};
-}
-
-void DataLink::close() {
-  closing_ = true;
-  hello_timeout_.cancel();
-  connection_.engine().puller().endpoint_failed(endpoint_);
-  connection_.engine().fabric().close(endpoint_.id);
+void Connection::endpoint_lost(bulk::DataEndpoint& endpoint, const Status& why) {
+  if (DataLink* link = link_of(endpoint.id)) data_link_over(*link, why);
 }
 
 }  // namespace pawl::rpc

@@ -2,6 +2,7 @@
 // One frame in, actions out: what a connection does with each frame of its peer.
 #include <array>
 
+#include "guard/policy.h"
 #include "rpc/client_call.h"
 #include "rpc/connection.h"
 #include "rpc/engine.h"
@@ -37,12 +38,64 @@ Status Connection::admit_frame(const FrameHeader& header) {
   return {};
 }
 
+// Those of closing links, too. What they are told may close links: by index, from the last.
+template <class Fn>
+void Connection::for_each_window_end(Fn&& fn) {
+  for (std::size_t i = closing_links_.size(); i-- > 0;) {
+    if (i < closing_links_.size() && closing_links_[i]->windows() != nullptr) {
+      fn(*closing_links_[i]->windows());
+    }
+  }
+  DataLink* const link = data_[static_cast<std::size_t>(role_peer_reads())].link.get();
+  if (link != nullptr && link->windows() != nullptr) fn(*link->windows());
+}
+
+bool Connection::release_held(const bulk::LeaseName& name) {
+  bool held = false;
+  for_each_window_end(
+      [&](guard::WindowEnd& windows) { held = held || windows.release(name.id, name.generation); });
+  return held;
+}
+
+bool Connection::window_held(std::uint64_t call, Operation<Status>& back) {
+  bool held = false;
+  for_each_window_end([&](guard::WindowEnd& windows) { held = held || windows.held(call, back); });
+  return held;
+}
+
 // A reader does what the guard says, so it is one that this node agreed to.
 Status Connection::check_guard(const std::optional<LeaseDescriptor>& lease) const {
   if (lease && lease->lease.generation != 0 && !guard_negotiated(lease->guard)) {
     return {Code::protocol_error, "a lease has a guard that was not negotiated"};
   }
   return {};
+}
+
+// A window key works over the data endpoint that it came by, and nowhere else.
+Status Connection::check_way(const std::optional<LeaseDescriptor>& lease) const {
+  const bool windows =
+      lease && lease->lease.generation != 0 && guard::policy_of(lease->guard).binds_windows;
+  if (windows != (receiving_link_ != nullptr)) {
+    return {Code::protocol_error, windows
+                                      ? "a window key came over the control endpoint"
+                                      : "a call without a window key came over a data endpoint"};
+  }
+  if (windows && lease->endpoint != static_cast<std::uint8_t>(receiving_link_->role())) {
+    return {Code::protocol_error, "a window key came over another endpoint than it names"};
+  }
+  return {};
+}
+
+Status Connection::on_data_frame(DataLink& link, const FrameHeader& header,
+                                 std::span<const std::byte> body) {
+  if (header.type == FrameType::request && link.was_cancelled(header.call)) {
+    return {};  // its cancel was acknowledged: nothing is read for it
+  }
+  receiving_link_ = &link;
+  const Status done =
+      header.type == FrameType::request ? on_request(header, body) : on_response(header, body);
+  receiving_link_ = nullptr;
+  return done;
 }
 
 Status Connection::on_frame(const FrameHeader& header, std::span<const std::byte> body) {
@@ -73,6 +126,12 @@ Status Connection::on_frame(const FrameHeader& header, std::span<const std::byte
       if (Status parsed = parse_only<Goaway>(body); !parsed.ok()) return parsed;
       going_away_ = true;
       if (owner_ != nullptr) owner_->connection_going_away(*this);
+      mark_dirty();
+      return {};
+    case FrameType::goaway_ack:
+      if (!draining_) return {Code::protocol_error, "a goaway was acknowledged that was not sent"};
+      goaway_acked_ = true;
+      check_drained();
       return {};
     case FrameType::data_lost:
       return on_data_lost(body);
@@ -85,7 +144,7 @@ Status Connection::on_frame(const FrameHeader& header, std::span<const std::byte
       return {};
     case FrameType::relend:
     case FrameType::relend_answer:
-      return {Code::protocol_error, "RE-LEND needs a window guard, which this node does not offer"};
+      return {Code::protocol_error, "RE-LEND is not offered by this version"};
   }
   return {Code::protocol_error, "a frame of an unknown type"};
 }
@@ -109,6 +168,7 @@ Status Connection::on_request(const FrameHeader& header, std::span<const std::by
   Request request;
   if (Status parsed = parse(body, request); !parsed.ok()) return parsed;
   if (Status guard = check_guard(request.lease); !guard.ok()) return guard;
+  if (Status way = check_way(request.lease); !way.ok()) return way;
   if (served_.contains(header.call)) {
     return {Code::protocol_error, "a call id is used again while its call is under way"};
   }
@@ -127,6 +187,14 @@ Status Connection::on_request(const FrameHeader& header, std::span<const std::by
     ++stats.unknown_methods;
     call->answer_without_handler(
         Status(Code::unimplemented, "the peer serves no method of that name"));
+    return {};
+  }
+  if (method->method.bulk == BulkDirection::download &&
+      !guard_negotiated(engine_.context().options.guard.value_or(Guard::verify))) {
+    call->answer_without_handler(Status(
+        Code::unimplemented,
+        "this server lends under a guard that its caller does not offer: memory windows need "
+        "NodeOptions::memory_windows at both ends"));
     return {};
   }
   if (served_bytes_ > kServedBytesMax) {
@@ -149,6 +217,7 @@ Status Connection::on_response(const FrameHeader& header, std::span<const std::b
   Response response;
   if (Status parsed = parse(body, response); !parsed.ok()) return parsed;
   if (Status guard = check_guard(response.lease); !guard.ok()) return guard;
+  if (Status way = check_way(response.lease); !way.ok()) return way;
   const auto found = calls_.find(header.call);
   if (found == calls_.end() || !found->second->awaits_response(header.attempt)) {
     // A descriptor for a call or attempt that is over: given back at once, unread.
@@ -206,6 +275,12 @@ Status Connection::on_cancel(const FrameHeader& header, std::span<const std::byt
   session_.drop_request(header.call);
   const auto found = served_.find(header.call);
   if (found == served_.end()) {
+    const std::size_t index = cancel.endpoint - std::size_t{1};
+    if (index < data_.size() && data_[index].link && data_[index].link->session() != nullptr &&
+        static_cast<std::uint16_t>(data_[index].link->incarnation()) == cancel.incarnation) {
+      Status early = data_[index].link->cancelled_early(header.call, cancel.message);
+      if (!early.ok()) return early;
+    }
     // Over already, or never seen: nothing is read for it, and nothing will be.
     send_frame(FrameType::cancel_ack, header.call, header.attempt, CancelAck{Ran::unknown});
     return {};
@@ -218,6 +293,7 @@ Status Connection::on_cancel_ack(const FrameHeader& header, std::span<const std:
   CancelAck ack;
   if (Status parsed = parse(body, ack); !parsed.ok()) return parsed;
   engine_.lender().acknowledge(lent_, header.call);
+  for_each_window_end([&](guard::WindowEnd& windows) { windows.acknowledge(header.call); });
   return {};
 }
 

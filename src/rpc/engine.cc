@@ -5,8 +5,10 @@
 #include <utility>
 
 #include "base/check.h"
+#include "guard/policy.h"
 #include "memory/buffer_access.h"
 #include "memory/pool_core.h"
+#include "rpc/lane.h"
 #include "rpc/server_call.h"
 
 namespace pawl::rpc {
@@ -38,6 +40,7 @@ Engine::~Engine() {
   PAWL_CHECK(all_.empty(), "an engine ends after its connections: shutdown()");
   puller_.reset();
   lender_.reset();
+  windows_.reset();
   slots_.reset();
   if (attached_) context_.pool.core().detach(device_);
 }
@@ -47,6 +50,7 @@ Engine::~Engine() {
 void Engine::destroy_device() {
   context_.pool.core().detach(device_);
   attached_ = false;
+  if (windows_) windows_->device_goes();
   fabric_.reset();
   puller_->device_gone();
   std::vector<Ref<Connection>> all;
@@ -66,14 +70,22 @@ Status Engine::start() {
   const MemoryHandle handle = BufferAccess::handle(*memory, device_);
   slots_ = std::make_unique<MessageSlots>(*std::move(memory), handle, slot_bytes);
   const auto generation = [this] { return static_cast<std::uint32_t>(random_.next()); };
-  const std::size_t leases_max =
-      std::min<std::size_t>(kLeasesMax, context_.options.pool.leases_max);
-  lender_ = std::make_unique<bulk::Lender>(poller_, *fabric_, device_, pool, stats_, leases_max,
-                                           generation());
+  if ((context_.guards & (guard_bit(Guard::window) | guard_bit(Guard::window_verify))) != 0) {
+    windows_ = std::make_unique<guard::WindowPool>(*fabric_, poller_, kWindows);
+    if (Status all = windows_->fill(); windows_->free() < guard::kWindowSegmentsMax) return all;
+  }
+  bulk::Lender::Options lending;
+  lending.leases_max = std::min<std::size_t>(kLeasesMax, context_.options.pool.leases_max);
+  lending.first_generation = generation();
+  lending.quarantine_timeout = context_.options.quarantine_timeout;
+  lender_ = std::make_unique<bulk::Lender>(poller_, *fabric_, device_, pool, stats_, *context_.log,
+                                           lending);
   bulk::Puller::Options options;
   options.read_timeout = context_.options.read_timeout;
+  options.quarantine_timeout = context_.options.quarantine_timeout;
   options.first_generation = generation();
-  puller_ = std::make_unique<bulk::Puller>(poller_, *fabric_, device_, flow_, stats_, options);
+  puller_ = std::make_unique<bulk::Puller>(poller_, *fabric_, device_, flow_, stats_, *context_.log,
+                                           options);
   return {};
 }
 
@@ -86,6 +98,7 @@ std::size_t Engine::poll(TimePoint now) {
   if (fabric_->work_done() != before) ++done;
   done += take_events();
   if (flow_.next_timer() <= now) flow_.on_timer(now);
+  replenish_windows();
   out = puller_->pump() || out;
   settle_connections();
   out = flush_dirty() || out;
@@ -128,17 +141,54 @@ std::size_t Engine::take_events() {
   return done;
 }
 
-bool Engine::flush_dirty() {
-  bool any = false;
-  DirtyList starved;
-  // One that cannot send all now is marked again by the completion that makes room for it; but the
-  // message slots are everybody's.
-  while (Connection* connection = dirty_.pop_front()) {
-    any = connection->flush() || any;
-    if (connection->starved()) starved.push_back(*connection);
-  }
-  dirty_.splice_back(starved);
+// One that cannot send all now is marked again by the completion that makes room for it; but the
+// message slots are everybody's.
+bool Engine::flush(Connection& connection) {
+  const bool any = connection.flush();
+  const bool listed = static_cast<ListNode<StarvedTag>&>(connection).linked();
+  if (connection.starved() && !listed) starved_.push_back(connection);
   return any;
+}
+
+bool Engine::flush_starved() {
+  bool any = false;
+  StarvedList waiting;
+  waiting.splice_back(starved_);
+  while (!slots_->empty()) {
+    Connection* connection = waiting.pop_front();
+    if (connection == nullptr) break;
+    any = flush(*connection) || any;
+  }
+  waiting.splice_back(starved_);
+  starved_.splice_back(waiting);
+  return any;
+}
+
+bool Engine::flush_dirty() {
+  bool any = flush_starved();
+  while (Connection* connection = dirty_.pop_front()) any = flush(*connection) || any;
+  return any;
+}
+
+void Engine::wait_for_windows(Connection& connection) {
+  if (!static_cast<ListNode<NoWindowsTag>&>(connection).linked()) no_windows_.push_back(connection);
+}
+
+// First come, first served: one that still finds too few goes to the end.
+void Engine::serve_window_waiters() {
+  NoWindowsList waiting;
+  waiting.splice_back(no_windows_);
+  while (Connection* connection = waiting.pop_front()) connection->serve_windowed();
+}
+
+// Retired and revoked ones are replaced, a few in a turn.
+void Engine::replenish_windows() {
+  if (!windows_) return;
+  if (Status more = windows_->full() ? Status() : windows_->replenish(); !more.ok()) {
+    context_.log->warning("no more memory windows from device " + std::string(fabric_->name()) +
+                          ": " + more.to_string());
+  }
+  if (windows_->take_look()) serve_window_waiters();
 }
 
 // What could not be done while a connection's own code was running.
@@ -158,18 +208,25 @@ void Engine::settle_connections() {
   leaving_.clear();
 }
 
+bool Engine::wants_turn() const {
+  return !dirty_.empty() || !failing_.empty() || (!starved_.empty() && !slots_->empty()) ||
+         (!no_windows_.empty() && windows_->look_due());
+}
+
 bool Engine::arm() {
-  if (!dirty_.empty() || !failing_.empty()) return false;
+  if (wants_turn()) return false;
   publish_stats();
   return fabric_->arm();
 }
 
 TimePoint Engine::next_event() const {
-  if (!dirty_.empty() || !failing_.empty()) return poller_.now();
+  if (wants_turn()) return poller_.now();
   return std::min(fabric_->next_event_time(), flow_.next_timer());
 }
 
 // --- connections -----------------------------------------------------------------------------
+
+void Engine::add(ConnectingLane& lane) { lanes_.push_back(lane); }
 
 void Engine::add(Connection& connection) {
   connection.retain();  // until release_later
@@ -199,6 +256,8 @@ void Engine::release_later(Connection& connection) {
   if (!static_cast<ListNode<AllTag>&>(connection).linked()) return;
   static_cast<ListNode<AllTag>&>(connection).unlink();
   static_cast<ListNode<DirtyTag>&>(connection).unlink();
+  static_cast<ListNode<StarvedTag>&>(connection).unlink();
+  static_cast<ListNode<NoWindowsTag>&>(connection).unlink();
   connections_.erase(connection.id());
   leaving_.push_back(Ref<Connection>::adopt(&connection));
 }
@@ -279,6 +338,7 @@ void Engine::accept_data(fabric::Event& event, const Handshake& hello) {
 
 void Engine::shutdown() {
   const Status why(Code::connection_lost, "the node was shut down");
+  while (ConnectingLane* lane = lanes_.pop_front()) lane->shut_down(why);
   std::vector<Ref<Connection>> all;
   for (Connection& connection : all_) all.emplace_back(&connection);
   for (const Ref<Connection>& connection : all) connection->fail(why);
@@ -287,7 +347,7 @@ void Engine::shutdown() {
   while (ServerCall* call = running_.front()) call->drop_handler();
   std::size_t idle = 0;
   while (!all_.empty() && idle < kShutdownTurnsMax) {
-    idle = poll(poller_.now()) > 0 ? 0 : idle + 1;
+    idle = poll(poller_.now()) > 0 || (windows_ && windows_->finish_calls()) ? 0 : idle + 1;
   }
   settle_connections();
   finishing_.clear();

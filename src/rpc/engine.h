@@ -18,6 +18,7 @@
 #include "bulk/puller.h"
 #include "fabric/fabric.h"
 #include "flow/static_window.h"
+#include "guard/window_pool.h"
 #include "pawl/log.h"
 #include "pawl/node.h"
 #include "rpc/connection.h"
@@ -29,6 +30,9 @@ struct RunningTag;
 }  // namespace pawl::detail
 
 namespace pawl::rpc {
+
+class ConnectingLane;
+struct LaneTag;
 
 /// What all parts of a node share. Constant after the node was made.
 struct NodeContext {
@@ -96,12 +100,14 @@ class Engine final : public PollSource {
   [[nodiscard]] bulk::Puller& puller() { return *puller_; }
   [[nodiscard]] flow::Controller& flow() { return flow_; }
   [[nodiscard]] MessageSlots& slots() { return *slots_; }
+  [[nodiscard]] guard::WindowPool& windows() { return *windows_; }
   [[nodiscard]] NodeStats& stats() { return stats_; }
   [[nodiscard]] Random& random() { return random_; }
   /// A copy of the counters, at most a millisecond old. Any thread.
   [[nodiscard]] NodeStats published_stats() const;
 
-  // From connections.
+  // From lanes and connections.
+  void add(ConnectingLane& lane);
   void add(Connection& connection);
   void route(fabric::EndpointId endpoint, Connection& connection);
   void unroute(fabric::EndpointId endpoint);
@@ -117,16 +123,28 @@ class Engine final : public PollSource {
   void dequeue_handler() { --handlers_queued_; }
   void add_running(ServerCall& call);
 
+  /// It has calls that wait for memory windows.
+  void wait_for_windows(Connection& connection);
+  /// Windows came back.
+  void serve_window_waiters();
+
   static constexpr std::size_t kCompletionsPerPoll = 64;
   static constexpr std::size_t kPollsPerTurn = 8;
   static constexpr std::size_t kSendSlots = 1024;
+  /// Leases that are out at a time, mostly of one segment, and those that are being revoked.
+  static constexpr std::size_t kWindows = 1024;
   static constexpr std::size_t kLeasesMax = 16384;
   static constexpr std::size_t kShutdownTurnsMax = 1000;
 
  private:
   using DirtyList = List<Connection, DirtyTag>;
+  using StarvedList = List<Connection, StarvedTag>;
+  using NoWindowsList = List<Connection, NoWindowsTag>;
 
   bool flush_dirty();
+  bool flush_starved();
+  bool flush(Connection& connection);
+  [[nodiscard]] bool wants_turn() const;
   std::size_t take_completions(TimePoint now);
   std::size_t take_events();
   void on_connect_request(fabric::Event& event);
@@ -135,6 +153,7 @@ class Engine final : public PollSource {
   void refuse(fabric::EndpointId endpoint, Status why);
   void settle_connections();
   void destroy_device();
+  void replenish_windows();
   void publish_stats();
 
   NodeContext& context_;
@@ -147,6 +166,7 @@ class Engine final : public PollSource {
   NodeStats stats_;
   flow::StaticWindow flow_;
   std::unique_ptr<MessageSlots> slots_;
+  std::unique_ptr<guard::WindowPool> windows_;  // only where window guards are offered
   std::unique_ptr<bulk::Lender> lender_;
   std::unique_ptr<bulk::Puller> puller_;
 
@@ -154,7 +174,10 @@ class Engine final : public PollSource {
   std::unordered_map<std::uint64_t, Connection*> routes_;       // by endpoint
   std::unordered_map<std::uint64_t, Connection*> connections_;  // by id
   List<Connection, AllTag> all_;
+  List<ConnectingLane, LaneTag> lanes_;
   DirtyList dirty_;
+  NoWindowsList no_windows_;
+  StarvedList starved_;  // they lack a message slot: first come, first served
   std::vector<std::pair<Ref<Connection>, Status>> failing_;
   std::vector<std::pair<Ref<Connection>, Status>> finishing_;
   std::vector<Ref<Connection>> leaving_;

@@ -10,20 +10,27 @@ namespace pawl::rpc {
 
 ConnectingLane::ConnectingLane(Engine& engine, const ChannelOptions& options, std::string target,
                                std::shared_ptr<const Registry> callbacks)
-    : Lane(engine, options), target_(std::move(target)), callbacks_(std::move(callbacks)) {}
+    : Lane(engine, options), target_(std::move(target)), callbacks_(std::move(callbacks)) {
+  engine.add(*this);
+}
 
 ConnectingLane::~ConnectingLane() {
-  if (connection_) {
-    connection_->forget_owner();
-    connection_->fail({Code::cancelled, "the channel was closed"});
+  if (connection_) let_go(*connection_);
+  for (const Ref<Connection>& connection : leaving_) let_go(*connection);
+}
+
+// One-way calls are over before their messages are with the peer: those still go out.
+void ConnectingLane::let_go(Connection& connection) {
+  const Status why(Code::cancelled, "the channel was closed");
+  connection.forget_owner();
+  if (connection.state() != Connection::State::ready || connection.all_sent()) {
+    return connection.fail(why);
   }
-  for (const Ref<Connection>& connection : leaving_) {
-    connection->forget_owner();
-    connection->fail({Code::cancelled, "the channel was closed"});
-  }
+  engine().fail_after_flush(connection, why);
 }
 
 void ConnectingLane::submit(ClientCall& call) {
+  if (ended_) return call.no_connection(last_error_);
   const std::size_t calls = waiting_count_ + (connection_ ? connection_->calls() : 0);
   if (calls >= options_.calls_max) {
     return call.no_connection({Code::resource_exhausted,
@@ -125,10 +132,11 @@ void ConnectingLane::connection_over(Connection& connection, const Status& why) 
   // For a call that comes now the loss is why there is no connection, not how it ended.
   const bool lost = why.code() == Code::connection_lost || why.code() == Code::cancelled;
   last_error_ = Status::with_detail(lost ? Code::unavailable : why.code(), std::string(why.what()));
-  if (gone_) return;
-  if (why.code() == Code::invalid_argument || why.code() == Code::unauthenticated ||
-      why.code() == Code::unimplemented) {
-    fail_waiting(Status(why), true);
+  if (gone_ || ended_) return;
+  const Code code = why.code();
+  if (code == Code::invalid_argument || code == Code::unauthenticated ||
+      code == Code::unimplemented || (code == Code::protocol_error && !connection.met_peer())) {
+    fail_waiting(Status(why), true);  // no later try can help
   }
   connect_later();
 }
@@ -144,6 +152,15 @@ void ConnectingLane::connection_drained(Connection&) {}
 void ConnectingLane::channel_gone() {
   gone_ = true;
   retry_.cancel();
+}
+
+// Afterwards any thread may let it go: its timer is armed no more.
+void ConnectingLane::shut_down(const Status& why) {
+  const std::shared_ptr<Lane> self = shared_from_this();
+  ended_ = true;
+  last_error_ = why;
+  retry_.cancel();
+  fail_waiting(why, true);
 }
 
 ReverseLane::ReverseLane(Engine& engine, const ChannelOptions& options, Ref<Connection> connection)

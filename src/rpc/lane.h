@@ -40,7 +40,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
 };
 
 /// A lane that connects, and connects again, to an address.
-class ConnectingLane final : public Lane, public ConnectionOwner {
+class ConnectingLane final : public Lane, public ConnectionOwner, public ListNode<struct LaneTag> {
  public:
   ConnectingLane(Engine& engine, const ChannelOptions& options, std::string target,
                  std::shared_ptr<const Registry> callbacks);
@@ -50,6 +50,8 @@ class ConnectingLane final : public Lane, public ConnectionOwner {
   void unlist(ClientCall& call) override;
   void explain_wait(ClientCall& call) override;
   void channel_gone() override;
+  /// The engine ends: so does every call that waits here, and nothing begins any more.
+  void shut_down(const Status& why);
 
   // ConnectionOwner
   void connection_ready(Connection& connection) override;
@@ -62,6 +64,7 @@ class ConnectingLane final : public Lane, public ConnectionOwner {
 
   void connect();
   void connect_later();
+  void let_go(Connection& connection);
   static void on_retry(void* lane);
   void fail_waiting(Status why, bool all);
 
@@ -76,6 +79,7 @@ class ConnectingLane final : public Lane, public ConnectionOwner {
   Status last_error_;
   bool wanted_ = false;  // somebody who does not wait would use a connection
   bool gone_ = false;
+  bool ended_ = false;
 };
 
 /// A lane over a connection that the peer made: for reverse calls. It ends with the connection.

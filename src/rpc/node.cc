@@ -4,13 +4,20 @@
 #include <string>
 #include <utility>
 
+#include "base/check.h"
 #include "rpc/node_core.h"
 
 namespace pawl {
 
 Node::Node(const NodeOptions& options)
     : core_(std::make_shared<detail::NodeCore>(options, *this)) {}
-Node::~Node() { core_->close(); }
+Node::~Node() {
+  if (core_->forked()) {
+    static_cast<void>(new std::shared_ptr<detail::NodeCore>(std::move(core_)));  // never ended here
+    return;
+  }
+  core_->close();
+}
 
 Status Node::status() const { return core_->status(); }
 
@@ -27,12 +34,15 @@ Pool& Node::pool() { return core_->context().pool; }
 void Node::run() { core_->run(); }
 void Node::run_background() { core_->run_background(); }
 void Node::stop() { core_->stop(); }
-bool Node::run_once() { return core_->poller(0).run_once(); }
-bool Node::arm() { return core_->poller(0).arm(); }
+bool Node::run_once() { return core_->foreign_poller().run_once(); }
+bool Node::arm() { return core_->foreign_poller().arm(); }
 int Node::event_fd() const { return core_->poller(0).event_fd(); }
 TimePoint Node::next_timer() const { return core_->poller(0).next_event(); }
 bool Node::running() const { return core_->has_threads(); }
-Poller& Node::poller(std::size_t index) { return core_->poller(index); }
+Poller& Node::poller(std::size_t index) {
+  PAWL_CHECK(!core_->forked(), detail::NodeCore::kForked);
+  return core_->poller(index);
+}
 const Clock& Node::clock() const { return core_->context().clock; }
 NodeStats Node::stats() const { return core_->stats(); }
 

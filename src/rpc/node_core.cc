@@ -7,7 +7,10 @@
 
 #include "base/check.h"
 #include "base/random.h"
+#include "guard/policy.h"
 #include "rpc/channel_core.h"
+#include "rpc/check_options.h"
+#include "rpc/data_link.h"
 #include "rpc/server_handle.h"
 #include "rpc/server_point.h"
 #include "rpc/stats.h"
@@ -47,46 +50,67 @@ namespace pawl::detail {
 
 namespace {
 constexpr std::size_t kTicketChannelsMax = 256;
+
+/// What is received is at most what the device takes: limits are lowered to it.
+Status fit_to_device(rpc::HandshakeLimits& limits, const fabric::Capabilities& device) {
+  limits.receive_bytes = std::min(limits.receive_bytes, device.message_bytes_max);
+  if (limits.receive_bytes < rpc::kReceiveBytesMin) {
+    return Status::with_detail(Code::failed_precondition,
+                               "the device sends at most " +
+                                   std::to_string(device.message_bytes_max) +
+                                   " bytes at once; control messages need 1024");
+  }
+  if (device.receive_depth_max <= limits.session_messages) {
+    return Status::with_detail(
+        Code::failed_precondition,
+        "a receive queue of the device holds " + std::to_string(device.receive_depth_max) +
+            " receives; a connection needs " + std::to_string(limits.session_messages + 1));
+  }
+  limits.call_messages =
+      std::min(limits.call_messages, device.receive_depth_max - limits.session_messages);
+  return {};
+}
 }  // namespace
 
 NodeCore::NodeCore(const NodeOptions& options, Node& node)
-    : context_(options, options.clock != nullptr ? *options.clock : steady_clock_, options.log) {
+    : context_(options, options.clock != nullptr ? *options.clock : steady_clock_, options.log),
+      status_(rpc::misuse_of(options)) {
   context_.node = &node;
   context_.core = this;
-  FabricSource* source = options.fabric_source;
-  if (source == nullptr) {
-    Result<std::unique_ptr<FabricSource>> made = rpc::make_system_source(options.fabric);
-    if (made.ok()) {
-      own_source_ = *std::move(made);
-      source = own_source_.get();
-    } else {
-      status_ = made.status();
-    }
-  }
-  if (!options.guard_automatic && is_baseline(options.guard) && !options.allow_baselines) {
-    status_ = {Code::invalid_argument,
-               "guards none, disconnect and deregister need NodeOptions::allow_baselines: they are "
-               "for demo, bench and tests"};
-  }
-  if (options.inline_bytes_max > options.message_bytes_max / 2) {
-    status_ = {Code::invalid_argument,
-               "NodeOptions::inline_bytes_max is more than half of message_bytes_max: what travels "
-               "inline must fit into a message"};
-  }
-  if (options.pollers == 0) {
-    status_ = {Code::invalid_argument, "NodeOptions::pollers is 0: a node needs at least one"};
+  if (options.guard && is_baseline(*options.guard) && !options.allow_baselines) {
+    status_ = Status::with_detail(
+        Code::invalid_argument,
+        "guard " + std::string(guard_name(*options.guard)) +
+            " needs NodeOptions::allow_baselines: it is for demo, bench and tests");
   }
   PollerOptions poller;
   poller.clock = &context_.clock;
   poller.log = context_.log.get();
   poller.spin = options.spin;
-  poller.handlers_per_turn = options.handlers_per_turn;
-  const std::uint32_t count = std::max(options.pollers, 1u);
+  poller.long_turn = options.long_turn;
+  poller.handlers_per_turn = std::max(options.handlers_per_turn, 1u);
+  // One that cannot work has a poller too, which its calls fail on.
+  const std::uint32_t count = status_.ok() ? options.pollers : 1;
   for (std::uint32_t i = 0; i < count; ++i) shards_.push_back(std::make_unique<Shard>(poller));
-  for (std::size_t i = 0; i < count && status_.ok(); ++i) status_ = start_shard(i, *source);
-  tickets_ = std::make_unique<rpc::TicketTable>(context_.incarnation, context_.incarnation ^ 0x71c);
+  if (status_.ok()) status_ = start_shards(options);
+  tickets_ = std::make_unique<rpc::TicketTable>(context_.incarnation, context_.incarnation ^ 0x71c,
+                                                options.tickets_max);
   ticket_service_ = std::make_unique<rpc::TicketService>(*tickets_);
   if (!status_.ok()) context_.log->error("the node cannot work: " + status_.to_string());
+}
+
+Status NodeCore::start_shards(const NodeOptions& options) {
+  FabricSource* source = options.fabric_source;
+  if (source == nullptr) {
+    Result<std::unique_ptr<FabricSource>> made = rpc::make_system_source(options.fabric);
+    if (!made.ok()) return made.status();
+    own_source_ = *std::move(made);
+    source = own_source_.get();
+  }
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    if (Status started = start_shard(i, *source); !started.ok()) return started;
+  }
+  return {};
 }
 
 Status NodeCore::start_shard(std::size_t index, FabricSource& source) {
@@ -95,6 +119,10 @@ Status NodeCore::start_shard(std::size_t index, FabricSource& source) {
   context_.fabric_reason = source.reason();
   Result<std::unique_ptr<fabric::Fabric>> fabric = source.make_fabric(index);
   if (!fabric.ok()) return fabric.status();
+  if (Status offered = offer_guards(**fabric); !offered.ok()) return offered;
+  if (Status fits = fit_to_device(context_.limits, (*fabric)->capabilities()); !fits.ok()) {
+    return fits;
+  }
   const std::uint64_t seed =
       context_.options.seed != 0 ? context_.options.seed + index : random_u64();
   shard.engine =
@@ -106,6 +134,36 @@ Status NodeCore::start_shard(std::size_t index, FabricSource& source) {
   }
   shard.poller.add(*shard.engine);
   return {};
+}
+
+// What the device can, and what was asked for.
+Status NodeCore::offer_guards(const fabric::Fabric& fabric) {
+  const NodeOptions& options = context_.options;
+  const fabric::Capabilities& can = fabric.capabilities();
+  const char* missing = nullptr;
+  if (!options.memory_windows) {
+    missing = "NodeOptions::memory_windows is not set (both ends need it)";
+  } else if (can.windows == fabric::WindowSupport::none) {
+    missing = "the device has no memory windows";
+  } else if (!rpc::DataLink::windows_fit(can)) {
+    missing = "the device's queues are too short for them";
+  }
+  using rpc::guard_bit;
+  if (missing == nullptr) {
+    context_.guards |= guard_bit(Guard::window_verify);
+    if (can.windows == fabric::WindowSupport::exact) context_.guards |= guard_bit(Guard::window);
+  } else if (options.memory_windows) {
+    context_.log->warning("memory windows are not offered over " + std::string(fabric.name()) +
+                          ": " + missing);
+  }
+  if (!options.guard || (context_.guards & guard_bit(*options.guard)) != 0) return {};
+  const char* why = "it is not built yet";
+  if (pawl::guard::policy_of(*options.guard).binds_windows) {
+    why = missing != nullptr ? missing : "the device's windows do not end exactly: window_verify";
+  }
+  return Status::with_detail(
+      Code::unimplemented,
+      "this node cannot lend under " + std::string(guard_name(*options.guard)) + ": " + why);
 }
 
 NodeCore::~NodeCore() { close(); }
@@ -138,12 +196,20 @@ void NodeCore::close() {
     const Poller::Scope scope(shards_[0]->poller);
     servers_.clear();
   }
-  for (const auto& shard : shards_) {  // what all this posted and deferred
-    const Poller::Scope scope(shard->poller);
-    while (shard->poller.run_once()) {
+  run_what_is_left();
+  release_lanes();
+  run_what_is_left();
+}
+
+// What the end of all this posted and deferred, to whichever poller.
+void NodeCore::run_what_is_left() {
+  for (bool any = true; any;) {
+    any = false;
+    for (const auto& shard : shards_) {
+      const Poller::Scope scope(shard->poller);
+      while (shard->poller.run_once()) any = true;
     }
   }
-  release_lanes();
 }
 
 void NodeCore::release_lanes() {
@@ -164,6 +230,10 @@ void NodeCore::release_lanes() {
 }
 
 void NodeCore::let_lane_go(std::size_t poller, std::shared_ptr<rpc::Lane> lane) {
+  if (forked()) {
+    static_cast<void>(new std::shared_ptr<rpc::Lane>(std::move(lane)));  // never let go
+    return;
+  }
   {
     const std::lock_guard lock(mutex_);
     if (!ended_) {
@@ -175,16 +245,31 @@ void NodeCore::let_lane_go(std::size_t poller, std::shared_ptr<rpc::Lane> lane) 
 }
 
 void NodeCore::run() {
+  PAWL_CHECK(!forked(), kForked);
   if (shards_.size() != 1) {
     context_.log->error("run() turns one poller: use run_background() for several");
     return;
   }
-  threads_running_ = true;
+  const bool turned = threads_running_.exchange(true);
+  PAWL_CHECK(!turned,
+             "Node::run on a node that threads turn already: by run_background, or by another run");
   shards_[0]->poller.run();
   threads_running_ = false;
 }
 
+Poller& NodeCore::foreign_poller() {
+  PAWL_CHECK(!forked(), kForked);
+  PAWL_CHECK(!threads_running_,
+             "Node::run_once or Node::arm on a node that threads turn already: by run_background, "
+             "or by run; two threads in one poller would break it");
+  PAWL_CHECK(shards_.size() == 1,
+             "Node::run_once and Node::arm turn one poller, and this node has several: use "
+             "run_background for it");
+  return shards_[0]->poller;
+}
+
 void NodeCore::run_background() {
+  PAWL_CHECK(!forked(), kForked);
   if (threads_running_.exchange(true)) return;
   for (const auto& shard : shards_) {
     shard->thread = std::thread([poller = &shard->poller] { poller->run(); });
@@ -192,6 +277,7 @@ void NodeCore::run_background() {
 }
 
 void NodeCore::stop() {
+  if (forked()) return;  // the threads are the parent's
   for (const auto& shard : shards_) shard->poller.stop();
   // On a poller's thread nobody is waited for: another poller may be waiting for this one.
   for (const auto& shard : shards_) {
@@ -226,6 +312,7 @@ NodeStats NodeCore::stats() {
 }
 
 bool NodeCore::post(std::size_t poller, Work& work) {
+  if (forked()) return false;
   const std::lock_guard lock(mutex_);
   if (closed_) return false;
   shards_[poller]->poller.post(work);
@@ -264,6 +351,7 @@ void NodeCore::on_poller(std::size_t index, const std::function<void()>& fn) {
 
 Result<Server> NodeCore::serve(std::string_view address, std::span<Service* const> services) {
   if (!status_.ok()) return status_;
+  if (forked()) return Status(Code::failed_precondition, kForked);
   if (closed()) return Status(Code::failed_precondition, "the node was shut down");
   std::vector<Service*> all(services.begin(), services.end());
   all.push_back(ticket_service_.get());
@@ -293,7 +381,7 @@ void NodeCore::forget(rpc::ServerPoint& point) {
 
 Channel NodeCore::channel(std::string_view target, const ChannelOptions& options,
                           std::span<Service* const> callbacks) {
-  Status refused;
+  Status refused = rpc::misuse_of(options);
   std::shared_ptr<const rpc::Registry> registry;
   if (!callbacks.empty()) {
     Result<std::shared_ptr<const rpc::Registry>> made = rpc::Registry::make(callbacks);
@@ -333,9 +421,9 @@ void NodeCore::sweep_tickets() {
 
 Result<Ticket> NodeCore::issue_ticket(std::vector<Block> blocks, std::string_view listen,
                                       Duration deadline) {
-  Result<Ticket> ticket =
-      tickets_->issue(std::move(blocks), listen, context_.clock.now() + deadline);
-  if (!ticket.ok()) return ticket;
+  const TimePoint now = context_.clock.now();
+  Result<Ticket> ticket = tickets_->issue(std::move(blocks), listen, now, now + deadline);
+  if (!ticket.ok() || !tickets_->wants_sweep(now + deadline)) return ticket;
   auto* sweep = new TicketSweep(shared_from_this());
   if (!post(0, *sweep)) delete sweep;
   return ticket;
@@ -345,14 +433,26 @@ Channel NodeCore::ticket_channel(const std::string& target) {
   {
     const std::lock_guard lock(mutex_);
     const auto found = ticket_channels_.find(target);
-    if (found != ticket_channels_.end()) return found->second;
+    if (found != ticket_channels_.end()) {
+      found->second.used = ++ticket_channel_uses_;
+      return found->second.channel;
+    }
   }
   Channel made = channel(target, {}, {});
+  Channel evicted;  // its lanes are posted to their pollers, which takes the lock
   const std::lock_guard lock(mutex_);
   // The addresses stand in other people's bytes: their number is not ours to trust.
-  if (ticket_channels_.size() >= kTicketChannelsMax)
-    ticket_channels_.erase(ticket_channels_.begin());
-  return ticket_channels_.try_emplace(target, std::move(made)).first->second;
+  if (ticket_channels_.size() >= kTicketChannelsMax && !ticket_channels_.contains(target)) {
+    const auto oldest = std::min_element(
+        ticket_channels_.begin(), ticket_channels_.end(),
+        [](const auto& a, const auto& b) { return a.second.used < b.second.used; });
+    evicted = std::move(oldest->second.channel);
+    ticket_channels_.erase(oldest);
+  }
+  TicketChannel& entry = ticket_channels_.try_emplace(target).first->second;
+  if (!entry.channel) entry.channel = std::move(made);
+  entry.used = ++ticket_channel_uses_;
+  return entry.channel;
 }
 
 }  // namespace pawl::detail

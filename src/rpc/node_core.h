@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fork.h"
 #include "pawl/node.h"
 #include "rpc/engine.h"
 #include "rpc/fabric_source.h"
@@ -34,11 +36,18 @@ class NodeCore : public std::enable_shared_from_this<NodeCore> {
   /// Stops, ends every connection; afterwards nothing runs here.
   void close();
   [[nodiscard]] bool closed() const { return closed_.load(std::memory_order_acquire); }
+  /// This is the child of a fork, and the node is its parent's: without threads, with locks that
+  /// nobody may ever release, and with descriptors that are shared. Nothing here is touched.
+  [[nodiscard]] bool forked() const { return forks() != forks_; }
+  static constexpr const char* kForked =
+      "the process forked, and this node belongs to its parent: make a Node in the child, or exec";
   [[nodiscard]] const Status& status() const { return status_; }
 
   void run();
   void run_background();
   void stop();
+  /// The only poller, for a foreign loop; not while threads of the node turn it.
+  [[nodiscard]] Poller& foreign_poller();
   [[nodiscard]] bool has_threads() const { return threads_running_.load(); }
 
   [[nodiscard]] rpc::NodeContext& context() { return context_; }
@@ -52,7 +61,7 @@ class NodeCore : public std::enable_shared_from_this<NodeCore> {
   /// Hands work to a poller; false if the node is closed (then it will not run).
   bool post(std::size_t poller, Work& work);
   /// Lets a lane go that could not be handed to its poller: at the end of `close`, when nothing
-  /// turns it any more.
+  /// turns it any more, or at once on any thread, since it does nothing any more.
   void let_lane_go(std::size_t poller, std::shared_ptr<rpc::Lane> lane);
   /// Runs `fn` on a poller's thread and waits; here if no thread turns it.
   void on_poller(std::size_t poller, const std::function<void()>& fn);
@@ -62,10 +71,11 @@ class NodeCore : public std::enable_shared_from_this<NodeCore> {
   void forget(rpc::ServerPoint& point);
   Channel channel(std::string_view target, const ChannelOptions& options,
                   std::span<Service* const> callbacks);
-  /// One channel for each address that tickets name.
+  /// One channel for each address that tickets name; of too many the least recently used goes.
   Channel ticket_channel(const std::string& target);
   Result<Ticket> issue_ticket(std::vector<Block> blocks, std::string_view listen,
                               Duration deadline);
+  /// Ends the tickets whose time is over and comes again at the next deadline. Poller 0.
   void sweep_tickets();
   [[nodiscard]] rpc::TicketTable& tickets() { return *tickets_; }
 
@@ -77,9 +87,13 @@ class NodeCore : public std::enable_shared_from_this<NodeCore> {
     std::thread thread;
   };
 
+  void run_what_is_left();
   void release_lanes();
+  Status start_shards(const NodeOptions& options);
   Status start_shard(std::size_t index, FabricSource& source);
+  Status offer_guards(const fabric::Fabric& fabric);
 
+  const std::uint32_t forks_ = forks();
   SteadyClock steady_clock_;
   rpc::NodeContext context_;
   std::unique_ptr<FabricSource> own_source_;
@@ -93,7 +107,12 @@ class NodeCore : public std::enable_shared_from_this<NodeCore> {
   std::atomic<std::size_t> next_poller_{0};
   std::mutex mutex_;  // post against close; servers, ticket channels, lanes
   std::vector<std::shared_ptr<rpc::ServerPoint>> servers_;
-  std::unordered_map<std::string, Channel> ticket_channels_;
+  struct TicketChannel {
+    Channel channel;
+    std::uint64_t used = 0;  ///< the count of uses at its last
+  };
+  std::unordered_map<std::string, TicketChannel> ticket_channels_;
+  std::uint64_t ticket_channel_uses_ = 0;
   std::vector<std::pair<std::size_t, std::shared_ptr<rpc::Lane>>> lanes_left_;
   bool ended_ = false;  // close() is through
 };

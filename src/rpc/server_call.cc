@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "guard/policy.h"
 #include "memory/buffer_access.h"
+#include "rpc/data_link.h"
 #include "rpc/engine.h"
 
 namespace pawl::detail {
@@ -74,6 +75,7 @@ ServerCall::ServerCall(rpc::Connection& connection, const FrameHeader& header,
       }
     }
   }
+  if (const rpc::DataLink* link = connection.receiving_link()) upload_endpoint_ = link->id();
   rpc::Engine& engine = connection.engine();
   if (request_.remaining_us != UINT64_MAX) {
     const auto budget = static_cast<std::int64_t>(
@@ -136,10 +138,13 @@ void ServerCall::on_handled(void* context, Result<Payload> result) {
   static_cast<ListNode<RunningTag>&>(*self).unlink();
   NodeStats& stats = self->connection_->engine().stats();
   ++(result.ok() ? stats.served_ok : stats.served_failed);
+  Logger& log = *self->connection_->engine().context().log;
   if (!result.ok() && result.status().code() == Code::handler_threw) {
-    self->connection_->engine().context().log->warning(
-        std::string("the handler of ") + self->method_name() +
-        " threw: " + std::string(result.status().what()));
+    log.warning(std::string("the handler of ") + self->method_name() +
+                " threw: " + std::string(result.status().what()));
+  } else if (!result.ok() && self->request_.one_way) {  // the only one who hears of it
+    log.warning(std::string("the handler of ") + self->method_name() +
+                " failed, and its one-way caller is not told: " + result.status().to_string());
   }
   self->answer(std::move(result));
 }
@@ -207,7 +212,32 @@ void ServerCall::answer(Result<Payload> result) {
     lease_ = {};
   }
   count_bytes(reply_.size());
-  connection_->add_response(*this, request_.priority == Priority::express);
+  const bool express = request_.priority == Priority::express;
+  if (!lent_blocks_.empty() && guard::policy_of(lending_guard()).binds_windows) {
+    if (Status can = check_windows(); !can.ok()) {
+      lent_blocks_.clear();
+      return answer(can.with_ran(Ran::yes));
+    }
+    return connection_->add_windowed_response(*this, express);
+  }
+  connection_->add_response(*this, express);
+}
+
+Guard ServerCall::lending_guard() const {
+  return connection_->engine().context().options.guard.value_or(Guard::verify);
+}
+
+Status ServerCall::check_windows() const {
+  if (lent_blocks_.size() > guard::kWindowSegmentsMax) {
+    return {Code::too_large,
+            "a window guard lends at most 16 parts in an answer: join some, or lend under verify"};
+  }
+  return {};
+}
+
+void ServerCall::on_windows(guard::WindowReservation windows, rpc::DataLink& link) {
+  windows_ = std::move(windows);
+  data_index_ = static_cast<std::uint8_t>(link.role());
 }
 
 // Blocks that are not worth a READ travel behind the reply. One of a region may turn out to be
@@ -264,13 +294,17 @@ bool ServerCall::prepare_frame() {
     answer(std::move(failed));
     return false;
   }
+  if (guard::policy_of(lending_guard()).binds_windows && lease_id_ == 0) {  // all were stale
+    connection_->add_response(*this, request_.priority == Priority::express);
+    return false;
+  }
   return true;
 }
 
 // Blocks of a region whose bytes were taken since the handler added them: each such segment says
 // so, the others are lent. False if there is none.
 bool ServerCall::drop_stale_parts() {
-  std::vector<Block> good;
+  FrameVector<Block> good;
   std::size_t next = 0;
   for (SegmentDescriptor& segment : segments_) {
     if (segment.kind == rpc::KeyKind::none) continue;
@@ -291,7 +325,7 @@ bool ServerCall::drop_stale_parts() {
 Status ServerCall::lend_parts() {
   rpc::Engine& engine = connection_->engine();
   const NodeOptions& options = engine.context().options;
-  const Guard guard = options.guard_automatic ? Guard::verify : options.guard;
+  const Guard guard = lending_guard();
   if (!connection_->guard_negotiated(guard)) {
     return {Code::unimplemented, "the caller cannot do the guard that this server lends with"};
   }
@@ -299,7 +333,8 @@ Status ServerCall::lend_parts() {
   terms.guard = guard;
   terms.deadline = deadline_ + options.lease_grace;
   terms.call = id_;
-  std::vector<SegmentDescriptor> lent(lent_blocks_.size());
+  terms.windows = std::move(windows_);
+  FrameVector<SegmentDescriptor> lent(lent_blocks_.size());
   Result<rpc::LeaseDescriptor> lease =
       engine.lender().lend(*connection_, connection_->lent(), this, lent_blocks_, terms, lent);
   while (!lease.ok()) {
@@ -314,6 +349,7 @@ Status ServerCall::lend_parts() {
   }
   lease_id_ = lease->lease.id;
   lease_ = *lease;
+  lease_.endpoint = guard::policy_of(guard).binds_windows ? data_index_ : std::uint8_t{0};
   lease_.segments = static_cast<std::uint16_t>(segments_.size());
   std::size_t next = 0;
   for (SegmentDescriptor& segment : segments_) {
@@ -343,7 +379,7 @@ std::size_t ServerCall::body_bytes() const {
 }
 
 void ServerCall::encode_body(std::span<std::byte> out) const {
-  std::vector<std::byte> list(segments_.size() * SegmentDescriptor::kBytes);
+  FrameVector<std::byte> list(segments_.size() * SegmentDescriptor::kBytes);
   for (std::size_t i = 0; i < segments_.size(); ++i) {
     rpc::encode(segments_[i], std::span(list).subspan(i * SegmentDescriptor::kBytes));
   }
@@ -367,9 +403,29 @@ void ServerCall::frame_sent() {
   if (lease_id_ == 0) leave();
 }
 
-void ServerCall::lease_over(std::uint64_t, memory::LeaseEnd) {
+void ServerCall::lease_over(std::uint64_t, memory::LeaseEnd reason) {
   lease_id_ = 0;
-  if (state_ == State::answered) leave();
+  const bool lost = reason == memory::LeaseEnd::connection &&
+                    connection_->state() == rpc::Connection::State::ready;
+  if (lost && !cancelled_) {
+    answer_lost();
+  } else if (state_ == State::answered) {
+    leave();
+  }
+}
+
+// The data endpoint over which the answer went was lost, and the answer perhaps with it. A caller
+// that has it finds its READs lost, and does not need this.
+void ServerCall::answer_lost() {
+  static_cast<rpc::OutFrame&>(*this).unlink();  // parts of it were still to go
+  fragments = {};
+  status_ = {Code::data_lost, "the data endpoint over which the answer went out was lost"};
+  reply_ = Payload();
+  parts_.clear();
+  segments_.clear();
+  lease_ = {};
+  state_ = State::answering;
+  connection_->add_response(*this, request_.priority == Priority::express);
 }
 
 // --- the caller's end ------------------------------------------------------------------------
@@ -391,13 +447,16 @@ void ServerCall::on_cancel(Code reason) {
   }
   cancel();
   if (reading_ == 0) acknowledge_cancel();
-  if (state_ == State::answered) leave();
+  // An answer that waits for windows, or of which a part is to come, is not needed any more.
+  const bool answers = state_ == State::answering && reading_ == 0;
+  if (state_ == State::answered || answers) leave();
 }
 
 void ServerCall::connection_over() {
   const Ref<ServerCall> self(this);
   if (!cancelled_) cancel_reason_ = Code::connection_lost;
   lease_id_ = 0;  // the lender ended it
+  windows_.reset();
   known_ = false;
   connection_->remove(*this);
   cancel();
@@ -457,6 +516,7 @@ void ServerCall::acknowledge_cancel() {
 // The connection need not know it any more.
 void ServerCall::leave() {
   state_ = State::over;
+  windows_.reset();
   if (!known_) return;
   if (reading_ != 0) return;
   known_ = false;

@@ -27,7 +27,8 @@ namespace pawl::detail {
 /// Counted: one reference while the connection knows it, one while the handler runs, one for each
 /// pull. Poller thread.
 class ServerCall final : public RefCounted<ServerCall>,
-                         public rpc::OutFrame,
+                         public InFrames,
+                         public rpc::WindowedFrame,
                          public bulk::LendOwner,
                          public ListNode<struct RunningTag>,
                          private Work {
@@ -56,6 +57,8 @@ class ServerCall final : public RefCounted<ServerCall>,
   void encode_body(std::span<std::byte> out) const override;
   [[nodiscard]] rpc::FrameHeader frame_header() const override;
   void frame_sent() override;
+  [[nodiscard]] std::size_t windows_wanted() const override { return lent_blocks_.size(); }
+  void on_windows(guard::WindowReservation windows, rpc::DataLink& link) override;
 
   // LendOwner
   void lease_over(std::uint64_t lease_id, memory::LeaseEnd reason) override;
@@ -66,10 +69,13 @@ class ServerCall final : public RefCounted<ServerCall>,
   [[nodiscard]] const char* method_name() const { return method_.method.name; }
   [[nodiscard]] TimePoint deadline() const { return deadline_; }
   [[nodiscard]] bool cancelled() const { return cancelled_; }
+  [[nodiscard]] bool handler_runs() const { return state_ == State::running; }
   [[nodiscard]] Operation<Status> on_cancelled();
   [[nodiscard]] Status over_status() const;
   [[nodiscard]] std::uint16_t attempt() const { return attempt_; }
-  [[nodiscard]] const std::vector<rpc::SegmentDescriptor>& upload() const { return upload_; }
+  /// Over which the request came with its window keys.
+  [[nodiscard]] fabric::EndpointId upload_endpoint() const { return upload_endpoint_; }
+  [[nodiscard]] std::span<const rpc::SegmentDescriptor> upload() const { return upload_; }
   /// Bytes of upload segment i that came inside the request.
   [[nodiscard]] std::span<const std::byte> inline_segment(std::size_t i) const;
   void add_part(Result<Block> part) { parts_.push_back(std::move(part)); }
@@ -77,7 +83,8 @@ class ServerCall final : public RefCounted<ServerCall>,
 
   // From pulls.
   List<rpc::PullBase>& pulls() { return pulls_; }
-  std::vector<memory::Landing>& unconfirmed() { return unconfirmed_; }
+  memory::Landings& unconfirmed() { return unconfirmed_; }
+  rpc::Pieces& unconfirmed_pieces() { return unconfirmed_pieces_; }
   /// A READ for this call may be outstanding / is over.
   void reading() { ++reading_; }
   void read_over();
@@ -101,6 +108,9 @@ class ServerCall final : public RefCounted<ServerCall>,
   [[nodiscard]] std::size_t payload_bytes() const;
   [[nodiscard]] rpc::Response response_frame() const;
   Status lend_parts();
+  [[nodiscard]] Guard lending_guard() const;
+  Status check_windows() const;
+  void answer_lost();
   bool drop_stale_parts();
   void count_bytes(std::size_t bytes);
 
@@ -110,7 +120,7 @@ class ServerCall final : public RefCounted<ServerCall>,
   Payload body_;  // of the request; request_ points into it
   rpc::Request request_;
   rpc::Registry::Entry method_;
-  std::vector<rpc::SegmentDescriptor> upload_;
+  FrameVector<rpc::SegmentDescriptor> upload_;
   TimePoint deadline_ = TimePoint::never();
   Timer deadline_timer_;
   State state_ = State::queued;
@@ -130,17 +140,21 @@ class ServerCall final : public RefCounted<ServerCall>,
   bool handler_done_in_begin_ = false;
 
   List<rpc::PullBase> pulls_;
-  std::vector<memory::Landing> unconfirmed_;
-  std::vector<class CancelWait*> cancel_waits_;
+  memory::Landings unconfirmed_;
+  rpc::Pieces unconfirmed_pieces_;               // what they were read from
+  FrameVector<class CancelWait*> cancel_waits_;  // the handler's own operations: it bounds them
 
   // The answer.
   Status status_;
   Payload reply_;
-  std::vector<Result<Block>> parts_;
-  std::vector<rpc::SegmentDescriptor> segments_;  // one for each part
-  std::vector<Block> lent_blocks_;                // those that are not inline
+  Parts parts_;
+  FrameVector<rpc::SegmentDescriptor> segments_;  // one for each part
+  FrameVector<Block> lent_blocks_;                // those that are not inline
   rpc::LeaseDescriptor lease_;
   std::uint64_t lease_id_ = 0;
+  guard::WindowReservation windows_;  // from on_windows to the lease
+  std::uint8_t data_index_ = 0;       // of the endpoint that they are bound on
+  fabric::EndpointId upload_endpoint_;
 };
 
 }  // namespace pawl::detail

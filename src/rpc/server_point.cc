@@ -35,10 +35,11 @@ void ServerPoint::connection_drained(Connection& connection) {
   engine_.fail_after_flush(connection, {Code::unavailable, "the server was shut down"});
 }
 
+// It listens on: an accepted call may still need a data endpoint, which its caller opens. `admit`
+// refuses everybody else.
 void ServerPoint::drain() {
   if (draining_) return;
   draining_ = true;
-  if (listener_) engine_.close_listener(listener_);
   grace_.arm(engine_.poller(), engine_.poller().now() + engine_.context().options.drain_grace,
              &ServerPoint::on_grace_over, this);
   std::vector<Ref<Connection>> all = connections_;
@@ -59,14 +60,16 @@ void ServerPoint::on_grace_over(void* context) {
     connection->fail({Code::unavailable, "the server was shut down"});
   }
   if (all.empty()) return self->finish({});
-  self->finish({Code::deadline,
-                "calls were still running when drain_grace was over: they were "
-                "ended with their connections"});
+  self->finish(
+      {Code::deadline,
+       "calls were still running when drain_grace was over, or a peer had not acknowledged "
+       "the goaway: they were ended with their connections"});
 }
 
 void ServerPoint::finish(Status status) {
   if (std::exchange(finished_, true)) return;
   grace_.cancel();
+  if (listener_) engine_.close_listener(listener_);
   result_ = std::move(status);
   for (Waiter* waiter : std::exchange(waiters_, {})) waiter->drained(result_);
   node_.forget(*this);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -19,13 +20,16 @@ constexpr std::size_t kFragmentBytesMin = 256;
 }  // namespace
 
 Session::Session(fabric::Fabric& fabric, std::size_t device, MessageSlots& slots,
-                 FrameHandler& handler, NodeStats& stats, const HandshakeLimits& own)
+                 FrameHandler& handler, NodeStats& stats, const HandshakeLimits& own,
+                 std::uint32_t sends_max, guard::WindowEnd* windows)
     : fabric_(fabric),
       device_(device),
       slots_(slots),
       handler_(handler),
       stats_(stats),
-      own_(own) {}
+      windows_(windows),
+      own_(own),
+      sends_max_(std::min(sends_max, fabric.capabilities().send_depth_max)) {}
 
 Session::~Session() {
   PAWL_CHECK(sends_in_flight_ == 0, "a session ends after the last completion of its endpoint");
@@ -37,10 +41,11 @@ Status Session::open(fabric::EndpointId endpoint, Buffer memory) {
   endpoint_ = endpoint;
   receive_memory_ = std::move(memory);
   receive_handle_ = BufferAccess::handle(receive_memory_, device_);
-  for (std::uint32_t i = 0; i < receives(own_); ++i) {
-    if (Status posted = post_receive(i); !posted.ok()) return posted;
-  }
-  return {};
+  reposts_.resize(receives(own_));
+  std::iota(reposts_.begin(), reposts_.end(), 0);
+  const Status posted = post_receives(reposts_);
+  reposts_.clear();
+  return posted;
 }
 
 void Session::start(const HandshakeLimits& peer) {
@@ -53,23 +58,48 @@ void Session::stop() {
   out_.clear();
   long_out_.clear();
   session_out_.clear();
-  session_out_begin_ = session_out_frames_ = 0;
+  reposts_.clear();
   request_assembly_ = {};
   response_assembly_ = {};
 }
 
-Status Session::post_receive(std::uint32_t index) {
-  const fabric::LocalSegment segment{
-      .address = receive_memory_.bytes().data() + std::size_t{index} * own_.receive_bytes,
-      .length = own_.receive_bytes,
-      .memory = receive_handle_};
-  fabric::WorkRequest request;
-  request.id = index;
-  request.op = fabric::Opcode::receive;
-  request.local = {&segment, 1};
-  Status why;
-  if (fabric_.post(endpoint_, {&request, 1}, why) != 1) return why;
+OutFrame* Session::take_unsent() {
+  if (OutFrame* frame = out_.pop_front()) return frame;
+  for (OutFrame& frame : long_out_) {
+    if (frame.fragments.sent > 0) continue;
+    frame.unlink();
+    return &frame;
+  }
+  return nullptr;
+}
+
+// All or the reason why not; a chain of several costs the device no more than one.
+Status Session::post_receives(std::span<const std::uint32_t> indexes) {
+  std::array<fabric::WorkRequest, kMessagesPerPost> chain;
+  std::array<fabric::LocalSegment, kMessagesPerPost> segments;
+  while (!indexes.empty()) {
+    const std::size_t count = std::min(indexes.size(), chain.size());
+    for (std::size_t i = 0; i < count; ++i) {
+      segments[i] = {
+          .address = receive_memory_.bytes().data() + std::size_t{indexes[i]} * own_.receive_bytes,
+          .length = own_.receive_bytes,
+          .memory = receive_handle_};
+      chain[i] = fabric::WorkRequest{};
+      chain[i].id = indexes[i];
+      chain[i].op = fabric::Opcode::receive;
+      chain[i].local = {&segments[i], 1};
+    }
+    Status why;
+    if (fabric_.post(endpoint_, std::span(chain).first(count), why) != count) return why;
+    indexes = indexes.subspan(count);
+  }
   return {};
+}
+
+void Session::repost_receives() {
+  // Where it fails the endpoint is in ERR; its `failed` event says why.
+  if (started_) (void)post_receives(reposts_);
+  reposts_.clear();
 }
 
 void Session::queue(OutFrame& frame, bool express) {
@@ -87,25 +117,6 @@ void Session::drop_request(std::uint64_t call) {
   if (request_assembly_.header.call == call) request_assembly_ = {};
 }
 
-bool Session::queue_session(const FrameHeader& header, std::span<const std::byte> body) {
-  const std::size_t waiting = session_out_.size() - session_out_begin_;
-  if (waiting + FrameHeader::kBytes + body.size() > kSessionOutBytesMax) return false;
-  if (session_out_begin_ == session_out_.size()) {
-    session_out_.clear();
-    session_out_begin_ = 0;
-  }
-  const std::size_t at = session_out_.size();
-  session_out_.resize(at + FrameHeader::kBytes + body.size());
-  FrameHeader with_length = header;
-  with_length.bytes = static_cast<std::uint32_t>(body.size());
-  encode(with_length, std::span(session_out_).subspan(at));
-  if (!body.empty()) {
-    std::memcpy(session_out_.data() + at + FrameHeader::kBytes, body.data(), body.size());
-  }
-  ++session_out_frames_;
-  return true;
-}
-
 std::size_t Session::body_bytes_max() const {
   return std::min(own_.message_bytes_max, peer_.message_bytes_max);
 }
@@ -116,24 +127,33 @@ bool Session::credit_due() const {
          session_received_ - session_told_ >= (own_.session_messages + 1) / 2;
 }
 
-bool Session::wants_flush() const {
-  if (!started_ || slots_.empty() || sends_in_flight_ >= kSendsInFlightMax) return false;
+bool Session::may_send() const {
+  return !slots_.empty() && sends_in_flight_ < sends_max_ && sends_in_flight_ < slots_.share() &&
+         wants_message();
+}
+
+// Something waits, and the peer has a receive for it.
+bool Session::wants_message() const {
+  if (!started_) return false;
   if (calls_wait() && call_credit() > 0) return true;
-  if (session_out_frames_ > 0) return session_credit() > 1 || call_credit() > 0;
+  if (!session_out_.empty()) return session_credit() > 1 || call_credit() > 0;
   return credit_due() && session_credit() > 0;
 }
 
-bool Session::flush() {
-  std::array<fabric::WorkRequest, kMessagesPerPost> chain;
+bool Session::flush(TimePoint now) {
+  repost_receives();
+  detail::FrameVector<fabric::WorkRequest> chain;
   std::array<fabric::LocalSegment, kMessagesPerPost> segments;
   bool any = false;
-  while (wants_flush()) {
+  while (may_send()) {
+    chain.clear();
+    chain.reserve(segments.size());
     std::size_t count = 0;
-    while (count < chain.size() && wants_flush()) {
+    while (count < segments.size() && may_send()) {
       // Session frames travel with a call message when there is one, or take its credit when
       // their own is short; the last session credit is kept for returning credits.
       const bool call_class =
-          call_credit() > 0 && (calls_wait() || (session_out_frames_ > 0 && session_credit() <= 1));
+          call_credit() > 0 && (calls_wait() || (!session_out_.empty() && session_credit() <= 1));
       const std::uint32_t slot = *slots_.take();
       const std::size_t bytes = build_message(slots_.bytes(slot), call_class);
       if (bytes == 0) {  // every frame that waited said no, and no credit is due
@@ -141,28 +161,45 @@ bool Session::flush() {
         break;
       }
       ++(call_class ? call_sent_ : session_sent_);
+      if (windows_ != nullptr) windows_->take_pending(chain);
       segments[count] = {slots_.bytes(slot).data(), static_cast<std::uint32_t>(bytes),
                          slots_.handle()};
-      chain[count] = fabric::WorkRequest{};
-      chain[count].id = slot;
-      chain[count].op = fabric::Opcode::send;
-      chain[count].local = {&segments[count], 1};
+      fabric::WorkRequest send;
+      send.id = slot;
+      send.op = fabric::Opcode::send;
+      send.local = {&segments[count], 1};
+      chain.push_back(send);
+      sent_at_[(oldest_send_ + sends_in_flight_) % sent_at_.size()] = now;
       ++sends_in_flight_;
       ++count;
     }
     if (count == 0) break;
     Status why;
-    const std::size_t posted = fabric_.post(endpoint_, std::span(chain).first(count), why);
-    for (std::size_t i = posted; i < count; ++i) {  // the endpoint is in ERR; `failed` follows
-      slots_.give_back(static_cast<std::uint32_t>(chain[i].id));
-      --sends_in_flight_;
+    const std::size_t posted = fabric_.post(endpoint_, chain, why);
+    // The endpoint is in ERR and `failed` follows, or its owner is to end it.
+    if (posted < chain.size() && why.code() != Code::failed_precondition) {
+      refused_ = std::move(why);
     }
-    stats_.messages_sent += posted;
-    any = any || posted > 0;
-    if (posted < count) break;
+    const std::size_t in_flight = sends_in_flight_;
+    give_back_unposted(std::span<const fabric::WorkRequest>(chain).subspan(posted));
+    const std::size_t sent = count - (in_flight - sends_in_flight_);
+    stats_.messages_sent += sent;
+    any = any || sent > 0;
+    if (posted < chain.size()) break;
   }
   if (started_ && calls_wait() && call_credit() == 0) ++stats_.credit_stalls;
   return any;
+}
+
+void Session::give_back_unposted(std::span<const fabric::WorkRequest> unposted) {
+  for (const fabric::WorkRequest& request : unposted) {
+    if (request.op == fabric::Opcode::bind) {
+      windows_->not_posted(request);
+    } else {
+      slots_.give_back(static_cast<std::uint32_t>(request.id));
+      --sends_in_flight_;
+    }
+  }
 }
 
 std::size_t Session::build_message(std::span<std::byte> out, bool call_class) {
@@ -170,7 +207,7 @@ std::size_t Session::build_message(std::span<std::byte> out, bool call_class) {
   MessageHeader header;
   header.message_class = call_class ? MessageHeader::Class::call : MessageHeader::Class::session;
   std::size_t at = MessageHeader::kBytes;
-  at += pack_session_frames(out.subspan(at, room - at), header.frames);
+  at += session_out_.take(out.subspan(at, room - at), header.frames);
   if (call_class) at += pack_call_frames(out.subspan(at, room - at), header.frames);
   if (header.frames == 0) {
     if (!credit_due() || session_credit() == 0) return 0;
@@ -188,24 +225,6 @@ std::size_t Session::build_message(std::span<std::byte> out, bool call_class) {
   return at;
 }
 
-std::size_t Session::pack_session_frames(std::span<std::byte> out, std::uint16_t& frames) {
-  std::size_t at = 0;
-  while (session_out_frames_ > 0) {
-    const std::span<const std::byte> waiting = std::span(session_out_).subspan(session_out_begin_);
-    FrameHeader header;
-    const char* why = nullptr;
-    PAWL_CHECK(decode(waiting, header, why), "a queued session frame is well formed");
-    const std::size_t bytes = FrameHeader::kBytes + header.bytes;
-    if (bytes > out.size() - at) break;
-    std::memcpy(out.data() + at, waiting.data(), bytes);
-    at += bytes;
-    session_out_begin_ += bytes;
-    --session_out_frames_;
-    ++frames;
-  }
-  return at;
-}
-
 // Short frames, but half of the message is kept for the long one that is under way, so that
 // neither holds up the other.
 std::size_t Session::pack_call_frames(std::span<std::byte> out, std::uint16_t& frames) {
@@ -217,6 +236,7 @@ std::size_t Session::pack_call_frames(std::span<std::byte> out, std::uint16_t& f
     if (bytes > out.size() - at || (at > 0 && at + bytes > for_short)) break;
     frame->unlink();
     if (!frame->prepare_frame()) continue;
+    frame->message = call_sent_ + 1;
     FrameHeader header = frame->frame_header();
     header.bytes = static_cast<std::uint32_t>(body);
     encode(header, out.subspan(at));
@@ -243,6 +263,7 @@ std::size_t Session::pack_fragment(std::span<std::byte> room, std::uint16_t& fra
     frame = long_out_.front();
   }
   if (frame == nullptr) return 0;
+  frame->message = call_sent_ + 1;
   OutFrame::Fragments& parts = frame->fragments;
   FrameHeader header = frame->frame_header();
   if (parts.sent == 0) {
@@ -277,6 +298,7 @@ std::size_t Session::pack_fragment(std::span<std::byte> room, std::uint16_t& fra
 
 void Session::on_send(const fabric::Completion& completion) {
   slots_.give_back(static_cast<std::uint32_t>(completion.id));
+  oldest_send_ = (oldest_send_ + 1) % sent_at_.size();
   --sends_in_flight_;
 }
 
@@ -296,10 +318,8 @@ Status Session::on_receive(const fabric::Completion& completion) {
   handler_.on_hint(header.hint);
   if (Status read = read_frames(message.subspan(MessageHeader::kBytes)); !read.ok()) return read;
   if (!started_) return {};  // a frame ended the connection
-  if (Status posted = post_receive(static_cast<std::uint32_t>(completion.id)); !posted.ok()) {
-    return {};  // the endpoint is in ERR; its `failed` event says why
-  }
-  // Only now: the credit says that the receive is there.
+  reposts_.push_back(static_cast<std::uint32_t>(completion.id));
+  // The peer hears of it by a message, and `flush` posts the receive before it builds one.
   ++(header.message_class == MessageHeader::Class::call ? call_received_ : session_received_);
   return {};
 }

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "base/list.h"
 #include "fabric/fabric.h"
+#include "guard/window_end.h"
 #include "pawl/buffer.h"
+#include "pawl/detail/frame_vector.h"
 #include "pawl/payload.h"
+#include "pawl/time.h"
+#include "rpc/frame_queue.h"
 #include "rpc/handshake.h"
 #include "rpc/message_slots.h"
 #include "rpc/wire.h"
@@ -34,6 +38,9 @@ class OutFrame : public ListNode<> {
   /// The whole frame was handed to the fabric; the object leaves the queue.
   virtual void frame_sent() = 0;
 
+  /// By the session: in which of its messages with calls the last part of it went out so far.
+  std::uint32_t message = 0;
+
   /// For the session: a body that needs several messages, and how far it went out.
   struct Fragments {
     Payload body;
@@ -43,6 +50,20 @@ class OutFrame : public ListNode<> {
 
  protected:
   ~OutFrame() = default;
+};
+
+class DataLink;
+
+/// One that lends under a window guard: it goes out over the data endpoint on which its windows are
+/// bound, so it waits for the two before it is queued there.
+class WindowedFrame : public OutFrame, public ListNode<struct WindowedTag> {
+ public:
+  [[nodiscard]] virtual std::size_t windows_wanted() const = 0;
+  /// It is about to be queued on `link`; with none in `windows`: it was taken from there again.
+  virtual void on_windows(guard::WindowReservation windows, DataLink& link) = 0;
+
+ protected:
+  ~WindowedFrame() = default;
 };
 
 /// What comes out of messages: whole frames, in order.
@@ -64,9 +85,12 @@ class FrameHandler {
 /// Poller thread.
 class Session {
  public:
-  /// `slots`: where outgoing messages are built, shared by all sessions of a poller.
+  /// `slots`: where outgoing messages are built, shared by all sessions of a poller. `sends_max`:
+  /// its part of the send queue, at most kSendsInFlightMax. `windows`: on a data endpoint, whose
+  /// binds go out before the messages that carry their keys.
   Session(fabric::Fabric& fabric, std::size_t device, MessageSlots& slots, FrameHandler& handler,
-          NodeStats& stats, const HandshakeLimits& own);
+          NodeStats& stats, const HandshakeLimits& own, std::uint32_t sends_max = kSendsInFlightMax,
+          guard::WindowEnd* windows = nullptr);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -77,6 +101,8 @@ class Session {
   void start(const HandshakeLimits& peer);
   /// Nothing goes out any more; what is queued is forgotten. Completions may still come.
   void stop();
+  /// Before `stop`: a request or response of which nothing went out; nullptr: there is none.
+  OutFrame* take_unsent();
 
   [[nodiscard]] static std::size_t receives(const HandshakeLimits& own) {
     return std::size_t{own.call_messages} + own.session_messages;
@@ -84,27 +110,40 @@ class Session {
 
   /// Queues a request or response. Under `express` before those that wait.
   void queue(OutFrame& frame, bool express);
-  /// Queues a session frame; the body is copied. Returns false when session_out_bytes_max wait,
-  /// which means that the peer reads nothing: the caller ends the connection.
-  [[nodiscard]] bool queue_session(const FrameHeader& header, std::span<const std::byte> body);
-
-  /// Sends what credits, slots and queue allow. Returns true if something was posted.
-  bool flush();
-  /// True if all that is missing is a message slot, which may come back through other sessions.
-  [[nodiscard]] bool starved() const {
-    return started_ && slots_.empty() && (calls_wait() || session_out_frames_ > 0);
+  /// Queues a session frame; the body is copied. False: FrameQueue::kBytesMax wait, so the peer
+  /// reads nothing: the caller ends the connection.
+  [[nodiscard]] bool queue_session(const FrameHeader& header, std::span<const std::byte> body) {
+    return session_out_.push(header, body);
   }
-  /// True if `flush` has something that it may send now.
-  [[nodiscard]] bool wants_flush() const;
 
+  /// Reposts receives, then sends what credits, slots and queue allow. Returns true if something
+  /// was sent.
+  bool flush(TimePoint now);
+  /// True if all that is missing is a message slot, which may come back through other sessions.
+  /// (One that has its share of them goes on when one of its own comes back.)
+  [[nodiscard]] bool starved() const {
+    return slots_.empty() && sends_in_flight_ < MessageSlots::kShareMin && wants_message();
+  }
+  /// Why the fabric did not take a message, which is lost, though the endpoint is not in ERR; else
+  /// ok.
+  [[nodiscard]] const Status& refused() const { return refused_; }
+  /// When the oldest send was posted that has not completed; never() if none is out.
+  [[nodiscard]] TimePoint oldest_send() const {
+    return sends_in_flight_ > 0 ? sent_at_[oldest_send_] : TimePoint::never();
+  }
+  /// True if `flush` has something to do now.
+  [[nodiscard]] bool wants_flush() const { return !reposts_.empty() || may_send(); }
+
+  /// Requests or responses, or parts of them, are still to go out.
+  [[nodiscard]] bool calls_wait() const { return !out_.empty() || !long_out_.empty(); }
   /// No completion comes any more.
   void device_gone() { sends_in_flight_ = 0; }
   [[nodiscard]] bool all_sent() const {
-    return sends_in_flight_ == 0 && session_out_frames_ == 0 && !calls_wait();
+    return sends_in_flight_ == 0 && session_out_.empty() && !calls_wait();
   }
 
-  /// A receive completed with success: hands its frames to the handler, reposts it, then counts
-  /// it for the credit. The status ends the connection.
+  /// A receive completed with success: hands its frames to the handler. `flush` reposts it, before
+  /// it tells the peer of the credit. The status ends the connection.
   Status on_receive(const fabric::Completion& completion);
   /// A send completed, whatever its status.
   void on_send(const fabric::Completion& completion);
@@ -112,14 +151,18 @@ class Session {
   /// The call of this id is over: forgets what arrived of its long request.
   void drop_request(std::uint64_t call);
 
+  /// Messages with calls that came, modulo 2^32.
+  [[nodiscard]] std::uint32_t call_messages_received() const { return call_received_; }
+
   /// Bodies above this are refused by the caller of `queue`: the smaller of both sides' limits.
   [[nodiscard]] std::size_t body_bytes_max() const;
 
-  static constexpr std::size_t kSessionOutBytesMax = std::size_t{1} << 20;
   static constexpr std::uint32_t kSendsInFlightMax = 64;
   static constexpr std::size_t kMessagesPerPost = 8;
 
  private:
+  [[nodiscard]] bool may_send() const;
+  [[nodiscard]] bool wants_message() const;
   struct Assembly {
     FrameHeader header;
     Payload body;  // empty: none under way
@@ -133,12 +176,12 @@ class Session {
     return peer_.session_messages - (session_sent_ - session_returned_);
   }
   [[nodiscard]] bool credit_due() const;
-  Status post_receive(std::uint32_t index);
+  Status post_receives(std::span<const std::uint32_t> indexes);
+  void repost_receives();
+  void give_back_unposted(std::span<const fabric::WorkRequest> unposted);
   std::size_t build_message(std::span<std::byte> out, bool call_class);
-  std::size_t pack_session_frames(std::span<std::byte> out, std::uint16_t& frames);
   std::size_t pack_call_frames(std::span<std::byte> out, std::uint16_t& frames);
   std::size_t pack_fragment(std::span<std::byte> out, std::uint16_t& frames);
-  [[nodiscard]] bool calls_wait() const { return !out_.empty() || !long_out_.empty(); }
   Status read_frames(std::span<const std::byte> rest);
   Status on_fragment(const FrameHeader& header, std::span<const std::byte> body);
   Status take_credit(const MessageHeader& header);
@@ -149,7 +192,9 @@ class Session {
   MessageSlots& slots_;
   FrameHandler& handler_;
   NodeStats& stats_;
+  guard::WindowEnd* const windows_;
   const HandshakeLimits own_;
+  const std::uint32_t sends_max_;  // in flight
   HandshakeLimits peer_;
   bool started_ = false;
   fabric::EndpointId endpoint_;
@@ -158,10 +203,12 @@ class Session {
 
   List<OutFrame> out_;
   List<OutFrame> long_out_;  // bodies of several messages: one after the other, between the others
-  std::vector<std::byte> session_out_;  // encoded frames that wait
-  std::size_t session_out_begin_ = 0;
-  std::uint32_t session_out_frames_ = 0;
+  FrameQueue session_out_;
   std::uint32_t sends_in_flight_ = 0;
+  std::array<TimePoint, kSendsInFlightMax> sent_at_;  // a ring: sends complete in their order
+  std::size_t oldest_send_ = 0;                       // in it
+  Status refused_;
+  detail::FrameVector<std::uint32_t> reposts_;     // receives that completed in this turn
   Assembly request_assembly_, response_assembly_;  // a peer sends long bodies one at a time
 
   // Cumulative counters; differences are taken modulo 2^32.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rpc/ticket_table.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/bytes.h"
+#include "fabric/socket/address.h"
 #include "memory/buffer_access.h"
 
 namespace pawl::rpc {
@@ -53,10 +53,17 @@ Result<TicketFields> decode_ticket(std::string_view bytes) {
 }
 
 Result<Ticket> TicketTable::issue(std::vector<Block> blocks, std::string_view address,
-                                  TimePoint deadline) {
+                                  TimePoint now, TimePoint deadline) {
   std::erase_if(blocks, [](const Block& block) { return block.empty(); });
   if (blocks.empty() || blocks.size() > kSegmentsMax) {
     return Status(Code::invalid_argument, "a ticket names 1 to 1024 blocks that are not empty");
+  }
+  if (const Result<fabric::Target> target = fabric::parse_target(address);
+      target.ok() && !target->addresses.empty() && is_wildcard(target->addresses.front())) {
+    return Status::with_detail(Code::invalid_argument,
+                               "a ticket that names the wildcard " + std::string(address) +
+                                   " leads whoever has it to itself: name the address under which "
+                                   "peers reach this node");
   }
   TicketFields fields;
   fields.address = std::string(address);
@@ -65,14 +72,32 @@ Result<Ticket> TicketTable::issue(std::vector<Block> blocks, std::string_view ad
     if (Status stale = BufferAccess::present(block); !stale.ok()) return stale;
     fields.length += block.size();
   }
+  std::vector<Entry> gone;
   const std::lock_guard lock(mutex_);
+  expire_locked(now, gone);
+  if (entries_.size() >= tickets_max_) {
+    return Status(Code::resource_exhausted,
+                  "NodeOptions::tickets_max tickets are not over yet: end those that nobody needs "
+                  "(end_ticket), or give them shorter deadlines");
+  }
   fields.id = next_id_++;
   fields.generation = random_.next();
   Result<Ticket> ticket = encode_ticket(fields);
   if (ticket.ok()) {
     entries_.emplace(fields.id, Entry{fields.generation, std::move(blocks), deadline});
+    by_deadline_.emplace(deadline, fields.id);
   }
   return ticket;
+}
+
+// What is gone is dropped by the caller, outside the lock: blocks may go back to their pool.
+void TicketTable::expire_locked(TimePoint now, std::vector<Entry>& gone) {
+  while (!by_deadline_.empty() && by_deadline_.begin()->first <= now) {
+    const auto found = entries_.find(by_deadline_.begin()->second);
+    by_deadline_.erase(by_deadline_.begin());
+    gone.push_back(std::move(found->second));
+    entries_.erase(found);
+  }
 }
 
 void TicketTable::end(const TicketFields& ticket) {
@@ -81,6 +106,7 @@ void TicketTable::end(const TicketFields& ticket) {
   const auto found = entries_.find(ticket.id);
   if (found == entries_.end() || found->second.generation != ticket.generation) return;
   gone = std::move(found->second);
+  by_deadline_.erase({gone.deadline, ticket.id});
   entries_.erase(found);
 }
 
@@ -99,22 +125,29 @@ Result<std::vector<Block>> TicketTable::find(const TicketFields& ticket, TimePoi
 
 TimePoint TicketTable::sweep(TimePoint now) {
   std::vector<Entry> gone;
-  TimePoint next = TimePoint::never();
   const std::lock_guard lock(mutex_);
-  std::erase_if(entries_, [&](auto& each) {
-    if (each.second.deadline > now) {
-      next = std::min(next, each.second.deadline);
-      return false;
-    }
-    gone.push_back(std::move(each.second));
-    return true;
-  });
-  return next;
+  expire_locked(now, gone);
+  sweep_at_ = by_deadline_.empty() ? TimePoint::never() : by_deadline_.begin()->first;
+  return sweep_at_;
+}
+
+bool TicketTable::wants_sweep(TimePoint deadline) {
+  const std::lock_guard lock(mutex_);
+  if (deadline >= sweep_at_) return false;
+  sweep_at_ = deadline;
+  return true;
+}
+
+std::size_t TicketTable::size() const {
+  const std::lock_guard lock(mutex_);
+  return entries_.size();
 }
 
 void TicketTable::clear() {
+  std::unordered_map<std::uint64_t, Entry> gone;
   const std::lock_guard lock(mutex_);
-  entries_.clear();
+  gone.swap(entries_);
+  by_deadline_.clear();
 }
 
 Operation<Result<Payload>> TicketService::handle(std::size_t, Call&,

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/random.h"
@@ -33,15 +36,21 @@ Result<TicketFields> decode_ticket(std::string_view bytes);
 /// What a node's tickets name, until their deadline. Any thread.
 class TicketTable {
  public:
-  TicketTable(std::uint64_t incarnation, std::uint64_t seed)
-      : incarnation_(incarnation), random_(seed) {}
+  TicketTable(std::uint64_t incarnation, std::uint64_t seed, std::size_t tickets_max)
+      : incarnation_(incarnation), tickets_max_(tickets_max), random_(seed) {}
 
-  Result<Ticket> issue(std::vector<Block> blocks, std::string_view address, TimePoint deadline);
+  /// resource_exhausted if tickets_max are not over yet.
+  Result<Ticket> issue(std::vector<Block> blocks, std::string_view address, TimePoint now,
+                       TimePoint deadline);
   void end(const TicketFields& ticket);
   /// stale if it is over, or of another incarnation of the node.
   Result<std::vector<Block>> find(const TicketFields& ticket, TimePoint now);
-  /// Drops what is past its deadline and says when to come again. Poller 0.
+  /// Drops what is past its deadline, looks at nothing else, and says when to come again (never()
+  /// if there is no ticket); who calls it does come.
   TimePoint sweep(TimePoint now);
+  /// True if nobody comes by `deadline`: then the caller sees to it that somebody sweeps soon.
+  [[nodiscard]] bool wants_sweep(TimePoint deadline);
+  [[nodiscard]] std::size_t size() const;
   void clear();
 
  private:
@@ -51,11 +60,16 @@ class TicketTable {
     TimePoint deadline;
   };
 
+  void expire_locked(TimePoint now, std::vector<Entry>& gone);
+
   const std::uint64_t incarnation_;
-  std::mutex mutex_;
+  const std::size_t tickets_max_;
+  mutable std::mutex mutex_;
   Random random_;
   std::uint64_t next_id_ = 1;
   std::unordered_map<std::uint64_t, Entry> entries_;
+  std::set<std::pair<TimePoint, std::uint64_t>> by_deadline_;  // and id; of each entry
+  TimePoint sweep_at_ = TimePoint::never();                    // somebody comes
 };
 
 /// The method by which a ticket is pulled: an ordinary download call.

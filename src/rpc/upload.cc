@@ -23,7 +23,7 @@ PullBase::~PullBase() { let_go(); }
 
 // Which bytes of the peer (or of the request itself) the range of the joined segments is.
 Status PullBase::find_bytes(std::size_t first, std::size_t count, ByteRange range) {
-  const std::vector<SegmentDescriptor>& segments = call_->upload();
+  const std::span<const SegmentDescriptor> segments = call_->upload();
   if (count > segments.size() || first > segments.size() - count) {
     return {Code::invalid_argument, "the upload has no such segment"};
   }
@@ -38,8 +38,14 @@ Status PullBase::find_bytes(std::size_t first, std::size_t count, ByteRange rang
   bytes_ = std::min(range.bytes, joined - range.offset);
   std::uint64_t skip = range.offset;
   std::uint64_t left = bytes_;
+  const auto is_lent = [](const SegmentDescriptor& each) {
+    return each.kind != bulk::KeyKind::none;
+  };
+  std::size_t lent = std::count_if(segments.begin(), segments.begin() + first, is_lent);
   for (std::size_t i = first; i < first + count && left > 0; ++i) {
     const SegmentDescriptor& segment = segments[i];
+    const std::size_t of_lease = lent;
+    if (is_lent(segment)) ++lent;
     if (skip >= segment.length) {
       skip -= segment.length;
       continue;
@@ -48,7 +54,7 @@ Status PullBase::find_bytes(std::size_t first, std::size_t count, ByteRange rang
     if (segment.inline_bytes) {
       inline_.push_back(call_->inline_segment(i).subspan(skip, part));
     } else {
-      remote_.push_back({segment.key, segment.address + skip, part});
+      remote_.push_back({segment.key, segment.address + skip, part, of_lease});
     }
     skip = 0;
     left -= part;
@@ -59,9 +65,17 @@ Status PullBase::find_bytes(std::size_t first, std::size_t count, ByteRange rang
   return {};
 }
 
+// What the operation may outlive.
+Status PullBase::check_call() const {
+  if (call_->cancelled()) return call_->over_status();
+  if (call_->handler_runs()) return {};
+  return {Code::failed_precondition,
+          "the handler has ended: a pull is started, and ends, while it runs"};
+}
+
 // What every pull of bytes begins with.
 Status PullBase::check(std::size_t first, std::size_t count, ByteRange range) {
-  if (call_->cancelled()) return call_->over_status();
+  if (Status good = check_call(); !good.ok()) return good;
   if (Status found = find_bytes(first, count, range); !found.ok()) return found;
   if (bytes_ == 0) return {Code::invalid_argument, "the upload has no bytes to pull"};
   return {};
@@ -81,11 +95,12 @@ void PullBase::pull_from_pool(Pool& pool, std::size_t first, std::size_t count, 
                        "with a ByteRange, or into a region"));
   }
   const std::array<std::size_t, 1> sizes{static_cast<std::size_t>(bytes_)};
-  acquiring_ = pawl::start(pool.core().acquire_landing(sizes, call_->deadline()),
-                           Callback<Result<std::vector<Buffer>>>{&PullBase::on_buffers, this});
+  acquiring_ =
+      pawl::start(pool.core().acquire_landing(sizes, call_->deadline()),
+                  Callback<Result<detail::FrameVector<Buffer>>>{&PullBase::on_buffers, this});
 }
 
-void PullBase::on_buffers(void* context, Result<std::vector<Buffer>> buffers) {
+void PullBase::on_buffers(void* context, Result<detail::FrameVector<Buffer>> buffers) {
   auto* self = static_cast<PullBase*>(context);
   if (!buffers.ok()) return self->over(buffers.status());
   Result<memory::Landing> landing =
@@ -109,7 +124,7 @@ void PullBase::pull_into_region(const Region& region, std::size_t offset, ByteRa
 void PullBase::land(memory::Landing landing) {
   if (remote_.empty()) {
     copy_inline(landing);
-    std::vector<memory::Landing> one;
+    memory::Landings one;
     one.push_back(std::move(landing));
     return over(std::move(one));
   }
@@ -133,6 +148,7 @@ bulk::PullSpec PullBase::spec() const {
       guard::policy_of(spec.guard).reader_heeds_cancel ? call_->deadline() : TimePoint::never();
   spec.priority = call_->request().priority;
   spec.tenant = call_->request().tenant;
+  spec.endpoint = call_->upload_endpoint();
   spec.call = call_->id();
   spec.attempt = call_->attempt();
   return spec;
@@ -151,8 +167,9 @@ void PullBase::start_reads(memory::Landing landing) {
 
 void PullBase::check_unconfirmed() {
   call_->pulls().push_back(*this);
-  if (call_->cancelled()) return over(call_->over_status());
-  std::vector<memory::Landing> landing = std::exchange(call_->unconfirmed(), {});
+  if (Status good = check_call(); !good.ok()) return over(good);
+  memory::Landings landing = std::exchange(call_->unconfirmed(), {});
+  remote_ = std::exchange(call_->unconfirmed_pieces(), {});
   // What travelled inside the request was never lent.
   if (landing.empty() || !call_->request().lease || call_->request().lease->lease.generation == 0) {
     return over(std::move(landing));
@@ -175,9 +192,10 @@ void PullBase::pull_done(bulk::TransferId, bulk::PullResult result) {
   const Ref<ServerCall> call = call_;
   call->read_over();
   Status status = std::move(result.status);
-  // A pull is one thing: a segment that was withdrawn makes all of it stale.
-  if (status.ok() && std::any_of(result.good.begin(), result.good.end(),
-                                 [](std::byte b) { return b != std::byte{0xff}; })) {
+  // A pull is one thing: one of its segments that was withdrawn makes all of it stale.
+  if (status.ok() && !std::all_of(remote_.begin(), remote_.end(), [&](const auto& piece) {
+        return result.segment_good(piece.segment);
+      })) {
     status = Status(Code::stale, "the caller took a part of the upload back while it was read");
   }
   if (!status.ok()) return over(std::move(status));
@@ -199,12 +217,12 @@ void PullBase::let_go() noexcept {
   }
 }
 
-void PullBase::on_drained(void* context, std::vector<memory::Landing>) {
+void PullBase::on_drained(void* context, memory::Landings) {
   const Ref<ServerCall> call = Ref<ServerCall>::adopt(static_cast<ServerCall*>(context));
   call->read_over();
 }
 
-void PullBase::over(Result<std::vector<memory::Landing>> landing) {
+void PullBase::over(Result<memory::Landings> landing) {
   if (std::exchange(over_, true)) return;
   unlink();
   acquiring_.drop();

@@ -20,6 +20,7 @@ class ServerCall;
 namespace pawl::rpc {
 
 using detail::ServerCall;
+using Pieces = detail::FrameVector<bulk::RemotePiece>;
 
 /// One pull of an upload, whatever it lands in: finds the bytes, gets landing memory, READs, has
 /// the caller confirm. It stands on its call's list so that the end of the call ends it. A pull
@@ -43,26 +44,28 @@ class PullBase : public ListNode<>, public bulk::PullListener {
   void let_go() noexcept;
 
   /// The end: the landing memory of a good pull (its bytes checked, or with hold_check not yet).
-  virtual void pull_over(Result<std::vector<memory::Landing>> landing) = 0;
+  virtual void pull_over(Result<memory::Landings> landing) = 0;
 
   [[nodiscard]] ServerCall& call() { return *call_; }
-  [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
+  /// What it pulled of the peer's.
+  [[nodiscard]] const Pieces& pieces() const { return remote_; }
 
  private:
+  Status check_call() const;
   Status check(std::size_t first, std::size_t count, ByteRange range);
   Status find_bytes(std::size_t first, std::size_t count, ByteRange range);
   void land(memory::Landing landing);
   void copy_inline(memory::Landing& landing);
   void start_reads(memory::Landing landing);
   bulk::PullSpec spec() const;
-  void over(Result<std::vector<memory::Landing>> landing);
-  static void on_buffers(void* pull, Result<std::vector<Buffer>> buffers);
-  static void on_drained(void* call, std::vector<memory::Landing> landing);
+  void over(Result<memory::Landings> landing);
+  static void on_buffers(void* pull, Result<detail::FrameVector<Buffer>> buffers);
+  static void on_drained(void* call, memory::Landings landing);
   void pull_done(bulk::TransferId transfer, bulk::PullResult result) override;
 
   Ref<ServerCall> call_;
-  std::vector<bulk::RemotePiece> remote_;
-  std::vector<std::span<const std::byte>> inline_;
+  Pieces remote_;
+  detail::FrameVector<std::span<const std::byte>> inline_;
   std::uint64_t bytes_ = 0;
   bool hold_check_ = false;
   bool over_ = false;

@@ -16,7 +16,7 @@ bool known_type(std::uint8_t number) {
   const auto first_call = static_cast<std::uint8_t>(FrameType::request);
   const auto last_call = static_cast<std::uint8_t>(FrameType::fragment);
   const auto first_session = static_cast<std::uint8_t>(FrameType::hello);
-  const auto last_session = static_cast<std::uint8_t>(FrameType::relend_answer);
+  const auto last_session = static_cast<std::uint8_t>(FrameType::goaway_ack);
   return (number >= first_call && number <= last_call) ||
          (number >= first_session && number <= last_session);
 }
@@ -31,9 +31,8 @@ bool check_frames(const MessageHeader& message, std::span<const std::byte> rest,
     if (frame.type <= FrameType::fragment && message.message_class != MessageHeader::Class::call) {
       return refuse(why, "a frame of a call is in a message of class session");
     }
-    if (frame.type == FrameType::credit && !body.empty()) {
-      return refuse(why, "a credit frame has a body");
-    }
+    const bool bare = frame.type == FrameType::credit || frame.type == FrameType::goaway_ack;
+    if (bare && !body.empty()) return refuse(why, "a credit or goaway_ack frame has a body");
   }
   if (frames != message.frames) {
     return refuse(why, "a message has another number of frames than its header says");

@@ -59,6 +59,7 @@ enum class FrameType : std::uint8_t {
   data_lost_answer = 27,
   relend = 28,
   relend_answer = 29,
+  goaway_ack = 30,  ///< the sender's last request over this connection went out before it
 };
 
 /// 16 bytes: u8 type, u8 flags, u16 attempt, u32 bytes of the body, u64 call id. The body follows,
@@ -183,6 +184,11 @@ struct Release {
 struct Cancel {
   static constexpr std::size_t kBytes = 8;
   Code reason = Code::cancelled;
+  /// Where the request went: 0 the control endpoint, else 1 + the index of a data endpoint, of this
+  /// incarnation (its low bits), in its message with calls of this number.
+  std::uint8_t endpoint = 0;
+  std::uint16_t incarnation = 0;
+  std::uint32_t message = 0;
 };
 struct CancelAck {
   static constexpr std::size_t kBytes = 8;

@@ -112,14 +112,18 @@ bool decode(std::span<const std::byte> in, Release& out, const char*& why) {
 std::size_t encode(const Cancel& body, std::span<std::byte> out) {
   Writer writer(out);
   writer.u8(static_cast<std::uint8_t>(body.reason));
-  writer.zeros(7);
+  writer.u8(body.endpoint);
+  writer.u16(body.incarnation);
+  writer.u32(body.message);
   return parts::finish(writer);
 }
 
 bool decode(std::span<const std::byte> in, Cancel& out, const char*& why) {
   Reader reader(in);
   (void)parts::code_from_wire(reader.u8(), out.reason);  // unknown: internal
-  reader.skip(7);
+  out.endpoint = reader.u8();
+  out.incarnation = reader.u16();
+  out.message = reader.u32();
   return parts::finish(reader, why);
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pawl/detail/frame.h"
 
+#include <pthread.h>
+
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -89,6 +91,14 @@ class Depot {
     return true;
   }
 
+  /// Around a fork, so that no other thread is in here when the child is made.
+  void hold() noexcept {
+    for (Shelf& shelf : shelves_) shelf.mutex.lock();
+  }
+  void let_go() noexcept {
+    for (Shelf& shelf : shelves_) shelf.mutex.unlock();
+  }
+
  private:
   struct Shelf {
     std::mutex mutex;
@@ -131,6 +141,8 @@ struct EndOfThread {
 };
 
 void watch_end_of_thread() {
+  [[maybe_unused]] static const int registered =
+      ::pthread_atfork([] { depot.hold(); }, [] { depot.let_go(); }, [] { depot.let_go(); });
   static thread_local EndOfThread end;
   static_cast<void>(&end);
   cache.watched = true;

@@ -95,7 +95,7 @@ std::size_t Poller::run_sources() {
     if (entry.source == nullptr) continue;
     const char* name = entry.source->name();
     const std::size_t n = entry.source->poll(now_);
-    if (n > 0) measure(name);
+    if (n > 0) measure(name, false);
     done += n;
     if (entry.source != nullptr && entry.fd >= 0) judge_wake(entry, n);
   }
@@ -129,6 +129,13 @@ bool Poller::run_once() {
     disarm();
   }
   now_ = measured_ = clock_.now();
+  // A system call, so seldom; and after another loop slept for us.
+  if (!ran_known_ || now_ - ran_read_at_ - slept_ > options_.long_turn / 2) {
+    ran_read_at_ = now_;
+    ran_ = clock_.thread_ran();
+    ran_known_ = true;
+    slept_ = Duration(0);
+  }
   in_turn_ = true;
   turn_longest_work_ = Duration(0);
   turn_longest_name_ = "";
@@ -145,13 +152,14 @@ bool Poller::run_once() {
   return done > 0;
 }
 
-void Poller::measure(const char* name) {
+void Poller::measure(const char* name, bool programs_own) {
   const TimePoint now = clock_.now();
   const Duration took = now - measured_;
   measured_ = now;
   if (took > turn_longest_work_) {
     turn_longest_work_ = took;
     turn_longest_name_ = name;
+    turn_longest_programs_own_ = programs_own;
   }
 }
 
@@ -167,12 +175,38 @@ void Poller::end_turn(bool busy) {
     stats_.longest_work = turn_longest_work_;
     stats_.longest_work_name = turn_longest_name_;
   }
-  if (options_.log == nullptr || !name_long_work(turn_longest_name_)) return;
+  if (options_.log != nullptr) tell_long_turn(took);
+}
+
+void Poller::tell_long_turn(Duration took) {
   const auto ms = [](Duration d) { return std::to_string(d.count() / 1'000'000) + " ms"; };
-  options_.log->warning("a poller's turn took " + ms(took) + ", of which " +
-                        ms(turn_longest_work_) + " in " + turn_longest_name_ +
-                        " (told once for each): peers wait meanwhile; a handler or callback of the "
-                        "program's own that computes or blocks belongs on Workers");
+  const Duration waited = waited_for_core();
+  const bool stalled = waited > took / 2;
+  if (stalled && !turn_longest_programs_own_) {
+    if (!name_long_work("no core")) return;
+    options_.log->info("a poller's turn took " + ms(took) +
+                       ", of which its thread had no core for " + ms(waited) +
+                       " (told once): peers wait meanwhile; the machine has more to "
+                       "run than cores");
+    return;
+  }
+  if (!name_long_work(turn_longest_name_)) return;
+  std::string line = "a poller's turn took " + ms(took) + ", of which " + ms(turn_longest_work_) +
+                     " in " + turn_longest_name_ + " (told once for each): peers wait meanwhile";
+  if (stalled) line += "; its thread did not run for " + ms(waited) + ": it blocked or had no core";
+  if (turn_longest_programs_own_) {
+    line +=
+        "; a handler or callback of the program's own that computes or blocks belongs on "
+        "Workers";
+  }
+  options_.log->warning(line);
+}
+
+// In the turn that ends here: the time that the thread did not run since `ran_` was read.
+Duration Poller::waited_for_core() const {
+  const Duration ran = clock_.thread_ran() - ran_;
+  if (ran < Duration(0)) return Duration(0);  // another thread turned the poller then
+  return std::clamp(measured_ - ran_read_at_ - slept_ - ran, Duration(0), measured_ - now_);
 }
 
 /// True the first time that a work of this name made a turn long.
@@ -218,7 +252,7 @@ std::size_t Poller::run_inbox() {
     Work* next = std::exchange(work->next_, nullptr);
     const char* name = work->name();
     work->run();
-    measure(name);
+    measure(name, true);
     ++done;
     work = next;
   }
@@ -247,7 +281,7 @@ std::size_t Poller::run_ready() {
     withdraw(work);
     const char* name = work.name();
     work.run();
-    measure(name);
+    measure(name, true);
     ++done;
   }
   return done;
@@ -314,6 +348,7 @@ bool Poller::arm() {
 
 void Poller::disarm() {
   armed_ = false;
+  ran_known_ = false;
   Work* expected = &asleep;
   if (!inbox_.compare_exchange_strong(expected, nullptr, std::memory_order_seq_cst)) {
     kernel_->expect_wake();  // somebody ended the sleep, and writes to the eventfd or has written
@@ -322,8 +357,12 @@ void Poller::disarm() {
 
 void Poller::sleep() {
   ++stats_.sleeps;
+  const TimePoint from = clock_.now();
   collect_events(-1);
+  const bool known = ran_known_;
   disarm();
+  slept_ += clock_.now() - from;
+  ran_known_ = known;
 }
 
 void Poller::collect_events(int timeout_ms) { stats_.wakeups += kernel_->wait(timeout_ms); }

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/check.h"
-#include "pawl/block.h"
+#include "pawl/blocking.h"
 #include "pawl/deadline.h"
 #include "pawl/workers.h"
 

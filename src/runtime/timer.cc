@@ -109,7 +109,7 @@ std::size_t Poller::run_timers() {
     if (timer.deadline_ > now_ || timer.deadline_ == TimePoint::never()) break;
     timer.cancel();
     timer.fn_(timer.context_);
-    measure("timer");
+    measure("timer", true);
     ++done;
   }
   return done;

@@ -5,21 +5,28 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "memory/host_pages.h"
 #include "pawl/testing.h"
 
 namespace pawl::testing {
 
 namespace {
-constexpr std::size_t kPageBytes = 4096;
+
+std::size_t page_bytes() { return memory::kSystemCalls.page_bytes(); }
+
+std::size_t whole_pages(std::size_t bytes) {
+  return (bytes + page_bytes() - 1) / page_bytes() * page_bytes();
 }
+
+}  // namespace
 
 /// The pages of a range can be touched while it lives.
 class ProtectedMemory::Opened {
  public:
   Opened(const std::byte* at, std::size_t bytes) {
-    const std::size_t before = reinterpret_cast<std::uintptr_t>(at) % kPageBytes;
+    const std::size_t before = reinterpret_cast<std::uintptr_t>(at) % page_bytes();
     page_ = const_cast<std::byte*>(at) - before;
-    bytes_ = (before + bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+    bytes_ = whole_pages(before + bytes);
     protect(PROT_READ | PROT_WRITE);
   }
   Opened(const Opened&) = delete;
@@ -36,7 +43,7 @@ class ProtectedMemory::Opened {
 };
 
 Result<std::span<std::byte>> ProtectedMemory::allocate(std::size_t bytes) {
-  bytes = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  bytes = whole_pages(bytes);
   void* memory = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
     return Status(Code::resource_exhausted,

@@ -40,6 +40,8 @@ Status find_leftovers(std::string_view node, const NodeStats& stats) {
       {"leases_live", stats.pool.leases_live},
       {"bytes_landing", stats.pool.bytes_landing},
       {"bytes_quarantined", stats.pool.bytes_quarantined},
+      {"buffers_quarantined", stats.pool.buffers_quarantined},
+      {"bytes_in_use", stats.pool.bytes_in_use},
   };
   for (const auto& [name, value] : gauges) {
     if (value == 0) continue;
@@ -116,6 +118,7 @@ struct Storm::Impl {
       running[i].drop();
     }
     world.run_for(kFairWeather);
+    if (forget) forget();
     return status.ok() ? check_quiet() : status;
   }
 

@@ -31,6 +31,11 @@ class SimSource final : public pawl::detail::FabricSource {
   const std::string name_;
 };
 
+class Quiet final : public LogSink {
+ public:
+  void write(Severity, std::string_view) noexcept override {}
+};
+
 struct Inhabitant {
   std::string name;
   std::unique_ptr<SimSource> source;
@@ -43,6 +48,7 @@ struct Inhabitant {
 struct World::Impl {
   explicit Impl(std::uint64_t seed) : network(seed), loop(network) {}
 
+  Quiet quiet;
   fabric::SimNetwork network;
   fabric::SimLoop loop;
   std::map<std::string, Inhabitant, std::less<>> nodes;
@@ -64,6 +70,7 @@ Node& World::add(std::string_view name, NodeOptions options) {
   made.name = std::string(name);
   made.source = std::make_unique<SimSource>(impl_->network, made.name);
   options.name = made.name;
+  if (options.log == nullptr) options.log = &impl_->quiet;  // what is simulated is not news
   options.clock = &impl_->network.clock();
   options.fabric_source = made.source.get();
   options.pool.grow_inline = true;
