@@ -13,11 +13,15 @@
 namespace pawl::tools {
 
 /// A process of this program's own. It is killed when this object goes, and by the system when this
-/// process ends in any way. Ctrl+C at the terminal does not reach it. Move-only.
+/// process ends in any way, if it asks for that (`end_with_parent`). Move-only.
 class Child {
  public:
   /// Runs this program again with other arguments. `name` is for sentences: "server process".
+  /// Ctrl+C at the terminal does not reach it.
   static Result<Child> start(std::string name, const std::vector<std::string>& arguments);
+  /// Another program, looked for in PATH, without its output. Ctrl+C reaches it.
+  static Result<Child> start_program(std::string name, const std::string& program,
+                                     const std::vector<std::string>& arguments);
 
   Child(Child&& other) noexcept;
   Child& operator=(Child&&) = delete;
@@ -31,6 +35,8 @@ class Child {
   void kill();
 
  private:
+  static Result<Child> spawn(std::string name, const char* path, std::vector<std::string> words,
+                             bool own);
   Child(std::string name, pid_t pid) : name_(std::move(name)), pid_(pid) {}
 
   std::string name_;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "demo_places.h"
 #include "pawl/guard.h"
 #include "pawl/time.h"
 
@@ -13,7 +14,7 @@ namespace pawl::tools {
 struct DemoOptions {
   double seconds = 30;  ///< over all guards
   std::string dir;      ///< empty: a seeded corpus
-  std::string fabric = "tcp";
+  DemoPlaces places;    ///< the fabrics of the two processes
   std::vector<Guard> guards{Guard::none, Guard::disconnect, Guard::verify};
   std::string json;  ///< where to write the rows; empty: nowhere
   std::uint64_t seed = 1;

@@ -47,17 +47,21 @@ struct CallBoard {
   Counter p50_ns;
   Counter p99_ns;
   Counter p999_ns;
-  Counter p99_small_ns;  ///< of files up to kLargeFileBytes
+  Counter p99_small_deadline_ns;  ///< of small_deadline_for(each call)
 };
 
 /// What the parent asks for.
 struct RowSettings {
   Guard guard;
-  std::array<char, 16> fabric;
+  std::array<char, 64> server_fabric;  ///< names for NodeOptions::fabric
+  std::array<char, 64> client_fabric;
+  std::array<char, 64> listen;  ///< where the server listens
   std::uint64_t seed;
   Duration run;
   Duration deadline;  ///< of a small call; longer for what is large
   bool hold;          ///< READs are held, for up to 5 deadlines
+  bool large_only;    ///< there are no small files
+  bool large_shows;   ///< small files cannot show a wrong byte, so large ones must
 };
 
 /// The shared memory of one row of the table. All zero at first.

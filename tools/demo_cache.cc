@@ -2,28 +2,35 @@
 #include "demo_cache.h"
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
-#include "pawl/pool.h"
+#include "demo_hold.h"
 
 namespace pawl::tools {
 
 namespace {
-constexpr std::size_t kEntriesMax = 16;  // of a class
+
+/// Of a class: large ones, which come more rarely, are evicted as fast as small ones, and all
+/// together leave the pool room for what is under way.
+std::size_t entries_max(std::size_t size_class) {
+  const std::size_t bytes = Corpus::class_bytes(size_class);
+  if (bytes <= kLargeFileBytes) return 16;
+  return bytes <= std::size_t{16} << 20 ? 2 : 1;
 }
 
+}  // namespace
+
 Cache::Cache(const Corpus& corpus, bool cut_off) : corpus_(corpus), cut_off_(cut_off) {
-  std::array<std::size_t, kClasses> files{};
+  std::array<std::size_t, Corpus::kSizeClasses> files{};
   for (std::uint32_t i = 0; i < corpus.size(); ++i) ++files[class_of(i)];
-  for (std::size_t c = 0; c < kClasses; ++c) {
-    classes_[c].entries_max = std::clamp<std::size_t>(files[c], 2, kEntriesMax + 1) - 1;
+  for (std::size_t c = 0; c < files.size(); ++c) {
+    // Of a few files not all, so that there are evictions.
+    classes_[c].entries_max = std::clamp<std::size_t>(files[c], 2, entries_max(c) + 1) - 1;
   }
 }
 
 std::size_t Cache::class_of(std::uint32_t file) const {
-  const std::size_t bytes = std::max(corpus_.file(file).size(), Pool::kBufferBytesMin);
-  return static_cast<std::size_t>(std::bit_width(bytes - 1));
+  return Corpus::size_class(corpus_.file(file).size());
 }
 
 Block Cache::find(std::uint32_t file) const {

@@ -36,14 +36,12 @@ class Cache {
     std::size_t entries_max = 0;
     std::list<Entry> oldest_first;
   };
-  static constexpr std::size_t kClasses = 27;
-
   [[nodiscard]] std::size_t class_of(std::uint32_t file) const;
   void evict(Class& c, std::list<Entry>::iterator entry) const;
 
   const Corpus& corpus_;
   const bool cut_off_;
-  std::array<Class, kClasses> classes_;
+  std::array<Class, Corpus::kSizeClasses> classes_;
 };
 
 }  // namespace pawl::tools

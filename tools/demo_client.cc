@@ -14,7 +14,7 @@
 #include "demo_files.h"
 #include "demo_node.h"
 #include "demo_reuse.h"
-#include "pawl/block.h"
+#include "pawl/blocking.h"
 #include "pawl/deadline.h"
 #include "pawl/node.h"
 #include "pawl/task_group.h"
@@ -25,6 +25,8 @@ namespace {
 
 constexpr std::size_t kSmallLanes = 32;
 constexpr std::size_t kLargeLanes = 5;
+constexpr std::size_t kLargeLanesMax = 8;  // where large files are all there is,
+constexpr std::size_t kLargeLaneBytes = std::size_t{320} << 20;  // and in all no more than these
 constexpr Duration kTick = 50ms;
 
 /// Makes calls, several at a time, and counts what became of them.
@@ -48,7 +50,7 @@ class Caller {
     const TimePoint start = node_.poller().now();
     TaskGroup lanes;
     spawn(lanes, small_, kSmallLanes);
-    spawn(lanes, large_, kLargeLanes);
+    spawn(lanes, large_, large_lanes());
     while (node_.poller().now() - start < settings_.run && lanes.size() > 0) {
       co_await sleep_for(std::min(kTick, settings_.run));
       publish(node_.poller().now() - start);
@@ -65,6 +67,15 @@ class Caller {
       const Status started = lanes.spawn(lane(files));
       PAWL_CHECK(started.ok(), "a group has room for the lanes");
     }
+  }
+
+  std::size_t large_lanes() const {
+    if (!settings_.large_only) return kLargeLanes;
+    std::size_t largest = 1;
+    for (const std::uint32_t i : large_) {
+      largest = std::max(largest, files_.corpus().file(i).size());
+    }
+    return std::clamp(kLargeLaneBytes / largest, kLargeLanes, kLargeLanesMax);
   }
 
   Task<Status> lane(const std::vector<std::uint32_t>& files) {
@@ -91,7 +102,7 @@ class Caller {
   Task<Status> put(std::uint32_t file) {
     const std::size_t bytes = files_.corpus().file(file).size();
     auto buffer = co_await ok(node_.pool().acquire(bytes));
-    BufferUse use(book_, buffer.bytes().data());
+    BufferUse use(book_, buffer.bytes());
     Block block = co_await ok(files_.fill(file, std::move(buffer)));
     demo::PutRequest request;
     request.set_file(file);
@@ -123,7 +134,7 @@ class Caller {
       add(calls.ok);
       if (right) add(calls.good_bytes, bytes);
       times_.add(outcome.info().total);
-      if (bytes <= kLargeFileBytes) small_times_.add(outcome.info().total);
+      small_deadlines_.add(small_deadline_for(settings_, bytes, outcome.info().total));
       return {};
     }
     const Code code = outcome.status().code();
@@ -145,7 +156,7 @@ class Caller {
     set(calls.p50_ns, times_.p50().count());
     set(calls.p99_ns, times_.p99().count());
     set(calls.p999_ns, times_.p999().count());
-    set(calls.p99_small_ns, small_times_.p99().count());
+    set(calls.p99_small_deadline_ns, small_deadlines_.p99().count());
   }
 
   Files files_;
@@ -156,7 +167,7 @@ class Caller {
   demo::StoreClient store_;
   Random random_;
   Histogram times_;
-  Histogram small_times_;
+  Histogram small_deadlines_;
   std::vector<std::uint32_t> small_;
   std::vector<std::uint32_t> large_;
 };
@@ -164,11 +175,10 @@ class Caller {
 Status call(const Corpus& corpus, fabric::SharedReuseTable& table, Board& board) {
   const RowSettings& settings = board.settings;
   ReuseBook book(table, board.client);
-  HoldingSource source(settings, settings.seed ^ 0xc1e, book);
+  HoldingSource source(settings, settings.client_fabric.data(), settings.seed ^ 0xc1e, book);
   ErrorSink log;
   Node node(node_options(settings, "demo client", source, log));
   ChannelOptions options;
-  options.guard_automatic = false;
   options.guard = settings.guard;
   options.reconnect_backoff_first = 2ms;
   options.reconnect_backoff_max = 20ms;

@@ -2,11 +2,11 @@
 #include "demo_corpus.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
-#include <system_error>
 #include <utility>
 
 #include "base/random.h"
@@ -16,6 +16,7 @@ namespace pawl::tools {
 namespace {
 
 constexpr std::size_t kFiles = 54;
+static_assert(Corpus::class_bytes(Corpus::kSizeClasses - 1) == Corpus::kFileBytesMax);
 constexpr std::size_t kCompareBytes = 4096;
 
 // The memory begins with the number of files and their sizes; each file starts at a multiple of 64.
@@ -82,41 +83,26 @@ Result<Corpus> Corpus::make(std::uint64_t seed) {
   return corpus;
 }
 
-Result<Corpus> Corpus::read(const std::string& dir) {
-  namespace fs = std::filesystem;
-  std::vector<std::pair<std::string, std::uint64_t>> found;
-  std::error_code error;
-  for (fs::recursive_directory_iterator it(dir, fs::directory_options::skip_permission_denied,
-                                           error);
-       !error && it != fs::recursive_directory_iterator(); it.increment(error)) {
-    std::error_code ignored;  // a file that went away is none
-    if (!it->is_regular_file(ignored)) continue;
-    const std::uintmax_t bytes = it->file_size(ignored);
-    if (ignored || bytes == 0) continue;
-    found.emplace_back(it->path().string(), std::min<std::uint64_t>(bytes, kFileBytesMax));
-  }
-  if (error) {
-    return Status::with_detail(Code::not_found, "cannot read " + dir + ": " + error.message());
-  }
-  std::sort(found.begin(), found.end());
+Result<Corpus> Corpus::read(const Folder& folder) {
   std::vector<std::uint64_t> sizes;
-  std::uint64_t total = 0;
-  for (const auto& [path, bytes] : found) {
-    if (bytes > kTotalBytesMax - total) break;
-    total += bytes;
-    sizes.push_back(bytes);
-  }
-  if (sizes.size() < 2) {
-    return Status::with_detail(Code::not_found, "there are not two files with content in " + dir);
-  }
+  sizes.reserve(folder.files.size());
+  for (const Folder::File& file : folder.files) sizes.push_back(file.bytes);
   Result<Corpus> corpus = lay_out(sizes);
   if (!corpus.ok()) return corpus;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    std::ifstream in(found[i].first, std::ios::binary);
+    std::ifstream in(folder.files[i].path, std::ios::binary);
     const std::span<std::byte> to = corpus->writable(i);
     if (!in.read(reinterpret_cast<char*>(to.data()), static_cast<std::streamsize>(to.size()))) {
-      return Status::with_detail(Code::not_found, "cannot read " + found[i].first);
+      return Status::with_detail(Code::not_found, "cannot read " + folder.files[i].path +
+                                                      " any more: leave the folder as it is");
     }
+  }
+  if (!corpus->tells_files_apart()) {
+    return Status::with_detail(
+        Code::not_found,
+        "in " + folder.dir +
+            " no two files that differ have a similar size (up to 4 KiB, 8 KiB, 16 KiB, ...), so "
+            "that no wrong byte could be told from a right one: add files of similar size");
   }
   return corpus;
 }
@@ -131,6 +117,23 @@ std::uint64_t Corpus::total_bytes() const {
   std::uint64_t total = 0;
   for (const std::span<const std::byte> file : files_) total += file.size();
   return total;
+}
+
+std::size_t Corpus::size_class(std::size_t bytes) {
+  const std::size_t units = (std::max<std::size_t>(bytes, 1) - 1) / Pool::kBufferBytesMin;
+  return static_cast<std::size_t>(std::bit_width(units));
+}
+
+bool Corpus::tells_files_apart(std::size_t bytes_max) const {
+  std::array<std::span<const std::byte>, kSizeClasses> first;
+  for (const std::span<const std::byte> file : files_) {
+    if (file.size() > bytes_max) continue;
+    std::span<const std::byte>& other = first[size_class(file.size())];
+    const std::size_t common = std::min(file.size(), other.size());
+    if (common > 0 && std::memcmp(file.data(), other.data(), common) != 0) return true;
+    if (other.empty()) other = file;
+  }
+  return false;
 }
 
 std::uint64_t Corpus::wrong_bytes(std::size_t i, std::span<const std::byte> bytes) const {

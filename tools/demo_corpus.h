@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "demo_folder.h"
 #include "demo_memory.h"
+#include "pawl/pool.h"
 #include "pawl/result.h"
 
 namespace pawl::tools {
@@ -16,15 +18,14 @@ namespace pawl::tools {
 /// once, only read afterwards. Any thread.
 class Corpus {
  public:
-  static constexpr std::size_t kFileBytesMax = std::size_t{64} << 20;
-  static constexpr std::size_t kTotalBytesMax = std::size_t{1} << 30;
+  static constexpr std::size_t kFileBytesMax = Folder::kFileBytesMax;
+  static constexpr std::size_t kSizeClasses = 15;
 
   /// 54 files of 1 byte to 64 MiB, log-uniform in size, about 200 MB; the same for a seed.
   static Result<Corpus> make(std::uint64_t seed);
-  /// The regular files below `dir`, in the order of their names, without empty ones; of files above
-  /// kFileBytesMax the beginning, and no more than kTotalBytesMax in all. not_found if that leaves
-  /// fewer than two.
-  static Result<Corpus> read(const std::string& dir);
+  /// These files. not_found if one cannot be read any more, or if no two of a size class differ:
+  /// whatever a late READ brought would be right.
+  static Result<Corpus> read(const Folder& folder);
   /// What the parent process made.
   static Result<Corpus> attach(int fd);
 
@@ -32,6 +33,15 @@ class Corpus {
   [[nodiscard]] std::size_t size() const { return files_.size(); }
   [[nodiscard]] std::span<const std::byte> file(std::size_t i) const { return files_[i]; }
   [[nodiscard]] std::uint64_t total_bytes() const;
+
+  /// Files of a class use the same buffers of a pool.
+  static std::size_t size_class(std::size_t bytes);
+  /// The size of the buffers of a class.
+  static constexpr std::size_t class_bytes(std::size_t size_class) {
+    return Pool::kBufferBytesMin << size_class;
+  }
+  /// Whether a buffer of a file, of those up to `bytes_max`, can come to hold something else.
+  [[nodiscard]] bool tells_files_apart(std::size_t bytes_max = kFileBytesMax) const;
 
   /// How many of `bytes` differ from file i at the same offset.
   [[nodiscard]] std::uint64_t wrong_bytes(std::size_t i, std::span<const std::byte> bytes) const;

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "demo_node.h"
+#include "demo_hold.h"
 
 namespace pawl::tools {
 

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "demo_corpus.h"
 #include "fabric/faulty/faulty_fabric.h"
 #include "rpc/system_fabric.h"
 
@@ -10,42 +11,23 @@ namespace pawl::tools {
 
 namespace {
 
-// A READ that is one chunk of a long transfer is held more rarely, or no long transfer would end.
-constexpr double kHoldSmall = 0.15;
-constexpr double kHoldLarge = 0.0005;
-constexpr std::uint64_t kChunkBytes = 64 << 10;
-constexpr int kHoldDeadlines = 5;
-
-constexpr int kLargeDeadlineFactor = 4;
-constexpr std::uint64_t kLargeBytesPerSecond = 64 << 20;
-
 // Acquires are served in their order, so that one for a large file that waits for room, or for the
 // pool to grow, holds up those for small ones: there is room for all lanes, most of it at the
 // start.
 constexpr std::size_t kPoolBytes = std::size_t{640} << 20;
 constexpr std::size_t kPoolBytesAtStart = std::size_t{384} << 20;
 
-Duration large_base(const RowSettings& settings) {
-  return settings.deadline * kLargeDeadlineFactor;
-}
-
 }  // namespace
 
-Duration deadline_of(const RowSettings& settings, std::size_t bytes) {
-  if (bytes <= kLargeFileBytes) return settings.deadline;
-  const double seconds = static_cast<double>(bytes) / static_cast<double>(kLargeBytesPerSecond);
-  return large_base(settings) + Duration(static_cast<std::int64_t>(seconds * 1e9));
-}
-
-HoldingSource::HoldingSource(const RowSettings& settings, std::uint64_t seed,
-                             fabric::ReuseOracle& oracle)
-    : fabric_(settings.fabric.data()), oracle_(oracle) {
+HoldingSource::HoldingSource(const RowSettings& settings, std::string_view fabric,
+                             std::uint64_t seed, ReuseBook& book)
+    : fabric_(fabric), book_(book) {
   plan_.seed = seed;
   plan_.late_after = settings.deadline;
   if (!settings.hold) return;
-  plan_.hold_read = {kHoldSmall, Duration{0}, settings.deadline * kHoldDeadlines};
-  plan_.hold_large_read = {kHoldLarge, Duration{0}, large_base(settings) * kHoldDeadlines};
-  plan_.large_read_bytes = kChunkBytes;
+  plan_.hold_read_by = [&settings, &book](const fabric::WorkRequest& read) {
+    return hold_of(settings, book.file_bytes(read.remote));
+  };
 }
 
 Result<std::unique_ptr<fabric::Fabric>> HoldingSource::make_fabric(std::size_t poller) {
@@ -58,7 +40,7 @@ Result<std::unique_ptr<fabric::Fabric>> HoldingSource::make_fabric(std::size_t p
   if (!inner.ok()) return inner;
   inner_.push_back(*std::move(inner));
   return std::unique_ptr<fabric::Fabric>(
-      std::make_unique<fabric::FaultyFabric>(*inner_.back(), plan_, &oracle_));
+      std::make_unique<fabric::FaultyFabric>(*inner_.back(), plan_, &book_));
 }
 
 NodeOptions node_options(const RowSettings& settings, const char* name, HoldingSource& source,
@@ -68,10 +50,10 @@ NodeOptions node_options(const RowSettings& settings, const char* name, HoldingS
   options.fabric_source = &source;
   options.log = &log;
   options.allow_baselines = true;
-  options.guard_automatic = false;
   options.guard = settings.guard;
   options.inline_bytes_max = 0;  // every file is pulled, so that every file can be read late
-  options.read_timeout = large_base(settings) * kHoldDeadlines * 4 + 5s;
+  options.read_timeout = hold_of(settings, Corpus::kFileBytesMax).max * 2 + 5s;
+  options.quarantine_timeout = options.read_timeout * 2;
   options.pool.bytes_max = kPoolBytes;
   options.pool.bytes_at_start = kPoolBytesAtStart;
   // Only timeouts and evictions take lent memory back here, not a full pool.

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "demo_board.h"
+#include "demo_hold.h"
 #include "demo_reuse.h"
+#include "error_sink.h"
 #include "fabric/fabric.h"
 #include "fabric/faulty/fault_plan.h"
 #include "fabric/faulty/shared_reuse_table.h"
@@ -21,11 +23,6 @@
 // What the nodes of both processes have in common.
 namespace pawl::tools {
 
-/// Files above this are few, slow and filled on a thread of their own; those below go first.
-inline constexpr std::size_t kLargeFileBytes = std::size_t{256} << 10;
-
-/// How long a call for a file of this size may take. READs are held up to 5 times as long.
-Duration deadline_of(const RowSettings& settings, std::size_t bytes);
 inline Priority priority_of(std::size_t bytes) {
   return bytes > kLargeFileBytes ? Priority::interactive : Priority::express;
 }
@@ -34,7 +31,9 @@ inline Priority priority_of(std::size_t bytes) {
 /// deadline or cancel.
 class HoldingSource final : public detail::FabricSource {
  public:
-  HoldingSource(const RowSettings& settings, std::uint64_t seed, fabric::ReuseOracle& oracle);
+  /// `fabric` is a name for NodeOptions::fabric.
+  HoldingSource(const RowSettings& settings, std::string_view fabric, std::uint64_t seed,
+                ReuseBook& book);
   Result<std::unique_ptr<fabric::Fabric>> make_fabric(std::size_t poller) override;
   [[nodiscard]] const char* name() const override { return "held"; }
   [[nodiscard]] const char* reason() const override { return "the demo holds READs"; }
@@ -42,20 +41,9 @@ class HoldingSource final : public detail::FabricSource {
  private:
   const std::string fabric_;
   fabric::FaultPlan plan_;
-  fabric::ReuseOracle& oracle_;
+  ReuseBook& book_;
   std::unique_ptr<detail::FabricSource> system_;
   std::vector<std::unique_ptr<fabric::Fabric>> inner_;  // outlive the nodes' fabrics, as this does
-};
-
-/// Connections that break are what one guard does: only errors are worth a line.
-class ErrorSink final : public LogSink {
- public:
-  void write(Severity severity, std::string_view line) noexcept override {
-    if (severity >= Severity::error) stderr_.write(severity, line);
-  }
-
- private:
-  StderrSink stderr_;
 };
 
 NodeOptions node_options(const RowSettings& settings, const char* name, HoldingSource& source,

@@ -11,8 +11,10 @@ void ReuseBook::step(Memory& memory, const std::byte* base) {
   for (const fabric::RemoteAddress& key : memory.keys) table_.on_expose({}, key, base);
 }
 
-void ReuseBook::use_begins(const std::byte* base) {
+void ReuseBook::use_begins(const std::byte* base, std::size_t bytes) {
   Memory& memory = memory_[base];
+  memory.bytes = bytes;
+  for (const fabric::RemoteAddress& key : memory.keys) table_.set_content_bytes(key.key, bytes);
   if (memory.in_use) step(memory, base);
   memory.in_use = true;
   step(memory, base);
@@ -28,9 +30,10 @@ void ReuseBook::on_expose(fabric::PeerGroup group, fabric::RemoteAddress remote,
                           const std::byte* base) {
   if (table_.exposes(remote.key) != 0) return;
   table_.on_expose(group, remote, base);  // from now on it has a number
-  std::vector<fabric::RemoteAddress>& keys = memory_[base].keys;
-  if (keys.size() == kKeysMax) keys.erase(keys.begin());
-  keys.push_back(remote);
+  Memory& memory = memory_[base];
+  table_.set_content_bytes(remote.key, memory.bytes);
+  if (memory.keys.size() == kKeysMax) memory.keys.erase(memory.keys.begin());
+  memory.keys.push_back(remote);
 }
 
 std::uint64_t ReuseBook::on_read_posted(fabric::RemoteAddress remote) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -18,13 +19,18 @@ namespace pawl::tools {
 /// (before it is filled) and ends (its request is over, it is evicted); each is one step of the
 /// buffer's number in a table that both processes share. So a READ that finds the number of its
 /// posting is in time, one step further it is late, two or more steps further it reads the bytes of
-/// another use. On the poller of its node.
+/// another use. The table also says how long the file in a buffer is. On the poller of its node.
 class ReuseBook final : public fabric::ReuseOracle {
  public:
   ReuseBook(fabric::SharedReuseTable& table, ProcessBoard& board) : table_(table), board_(board) {}
 
-  void use_begins(const std::byte* base);
+  /// For a file of so many bytes.
+  void use_begins(const std::byte* base, std::size_t bytes);
   void use_ends(const std::byte* base);
+  /// Reader: the bytes of the file that this READ is a part of; 0 if nothing is known.
+  [[nodiscard]] std::size_t file_bytes(fabric::RemoteAddress remote) const {
+    return table_.content_bytes(remote.key);
+  }
 
   void on_expose(fabric::PeerGroup group, fabric::RemoteAddress remote,
                  const std::byte* base) override;
@@ -34,6 +40,7 @@ class ReuseBook final : public fabric::ReuseOracle {
  private:
   struct Memory {
     bool in_use = false;
+    std::size_t bytes = 0;                    // of the last use
     std::vector<fabric::RemoteAddress> keys;  // one for each connection it was lent over
   };
   void step(Memory& memory, const std::byte* base);
@@ -47,8 +54,9 @@ class ReuseBook final : public fabric::ReuseOracle {
 class BufferUse {
  public:
   BufferUse() = default;
-  BufferUse(ReuseBook& book, const std::byte* base) : book_(&book), base_(base) {
-    book.use_begins(base);
+  BufferUse(ReuseBook& book, std::span<const std::byte> buffer)
+      : book_(&book), base_(buffer.data()) {
+    book.use_begins(base_, buffer.size());
   }
   BufferUse(BufferUse&& other) noexcept
       : book_(std::exchange(other.book_, nullptr)), base_(other.base_) {}

@@ -14,7 +14,8 @@ namespace pawl::tools {
 /// One row of the table: what a run under one guard came to, of both processes together.
 struct Row {
   Guard guard = Guard::verify;
-  std::string fabric;
+  std::string server_fabric;  ///< "tcp", "verbs:rxe0"
+  std::string client_fabric;
   std::uint64_t calls = 0;
   std::uint64_t ok = 0;
   std::uint64_t timed_out = 0;
@@ -29,7 +30,7 @@ struct Row {
   std::uint64_t p50_ns = 0;
   std::uint64_t p99_ns = 0;
   std::uint64_t p999_ns = 0;
-  std::uint64_t p99_small_ns = 0;
+  std::uint64_t p99_small_deadline_ns = 0;
   double seconds = 0;
 
   [[nodiscard]] double goodput_bytes_per_s() const {

@@ -9,7 +9,7 @@
 #include "demo_files.h"
 #include "demo_node.h"
 #include "demo_reuse.h"
-#include "pawl/block.h"
+#include "pawl/blocking.h"
 #include "pawl/deadline.h"
 #include "pawl/node.h"
 
@@ -37,7 +37,7 @@ class Store final : public demo::StoreService {
     const std::uint32_t file = request.file();
     if (file >= files_.corpus().size()) co_return Status(Code::not_found, "no such file");
     auto buffer = co_await ok(in.pull(call.pool()));  // accepted: from here on the bytes are ours
-    BufferUse use(book_, buffer.bytes().data());
+    BufferUse use(book_, buffer.bytes());
     Block block = std::move(buffer).freeze();
     const auto wrong = co_await ok(files_.wrong_bytes(file, block));
     if (wrong == 0) {
@@ -58,7 +58,7 @@ class Store final : public demo::StoreService {
       cache_.make_room(file);
       const std::size_t bytes = files_.corpus().file(file).size();
       auto buffer = co_await ok(call.pool().acquire(bytes, call.remaining()));
-      BufferUse use(book_, buffer.bytes().data());
+      BufferUse use(book_, buffer.bytes());
       block = co_await ok(files_.fill(file, std::move(buffer)));
       cache_.insert(file, block, std::move(use));
     }
@@ -84,11 +84,11 @@ Task<Status> until_stopped(Node& node, Board& board) {
 Status serve(const Corpus& corpus, fabric::SharedReuseTable& table, Board& board) {
   const RowSettings& settings = board.settings;
   ReuseBook book(table, board.server);
-  HoldingSource source(settings, settings.seed ^ 0x5e7, book);
+  HoldingSource source(settings, settings.server_fabric.data(), settings.seed ^ 0x5e7, book);
   ErrorSink log;
   Store store(corpus, settings, book, board.server);
   Node node(node_options(settings, "demo server", source, log));
-  Result<Server> serving = node.serve("127.0.0.1:0", store);
+  Result<Server> serving = node.serve(settings.listen.data(), store);
   if (!serving.ok()) return serving.status();
   board.server.say(Stage::ready, serving->address());
   Status status = node.block_on(until_stopped(node, board));

@@ -2,16 +2,20 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <string>
+#include <string_view>
 #include <vector>
 
+#include "demo_layout.h"
 #include "demo_row.h"
 
 namespace pawl::tools {
 
-/// The table on stdout. On a terminal that is wide enough all rows are drawn again in place; else
-/// each row is printed once, when it is complete. With NO_COLOR nothing is coloured.
+/// Characters of a line of the terminal on stdout; 0 if there is none, or it does not say.
+std::size_t terminal_columns();
+
+/// The table on stdout. On a terminal of kLiveColumnsMin characters and more all rows are drawn
+/// again in place, with the columns that fit, and `end` shows the others; else each row is printed
+/// once, whole, when it is complete. With NO_COLOR nothing is coloured.
 class Table {
  public:
   explicit Table(std::vector<Guard> guards);
@@ -19,10 +23,12 @@ class Table {
   /// The row of this guard so far.
   void show(const Row& row);
   void complete(const Row& row);
+  /// After the last row.
+  void end() const;
 
  private:
-  [[nodiscard]] std::string line(std::size_t i) const;
   void redraw();
+  void print_rows(const Layout& layout, std::string_view before) const;
 
   const std::vector<Guard> guards_;
   std::vector<Row> rows_;  // those that began
@@ -30,15 +36,5 @@ class Table {
   bool colour_ = false;
   bool drawn_ = false;
 };
-
-/// Whether the run shows what it is to show, and that in one sentence.
-struct Verdict {
-  bool passed = false;
-  std::string sentence;
-};
-Verdict judge(const std::vector<Row>& rows);
-
-/// {"seed": …, "passed": …, "sentence": …, "rows": [{"guard": …, …}, …]}
-std::string to_json(const std::vector<Row>& rows, const Verdict& verdict, std::uint64_t seed);
 
 }  // namespace pawl::tools

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "exit_code.h"
+#include "fabric/verbs/verbs_fabric.h"
 #include "json.h"
 #include "pawl/version.h"
 #include "rpc/system_fabric.h"
@@ -54,12 +55,42 @@ std::string transparent_huge_pages() {
   return "unavailable";
 }
 
+/// Those that a node could use now.
 std::vector<std::string> fabrics() {
   std::vector<std::string> names;
   for (const char* name : {"verbs", "tcp"}) {
     if (rpc::make_system_source(name).ok()) names.emplace_back(name);
   }
   return names;
+}
+
+std::string line_of(const fabric::verbs::PortInfo& port) {
+  return fmt::format("{} port {}, {}, {}{}{}, GID {}, MTU {}", port.device, port.port,
+                     port.ethernet ? "RoCE v2" : "InfiniBand", port.address,
+                     port.netdev.empty() ? "" : " of ", port.netdev, port.gid_index,
+                     port.mtu_bytes);
+}
+
+JsonObject json_of(const fabric::verbs::PortInfo& port) {
+  JsonObject object;
+  object.add("device", port.device).add("port", port.port);
+  object.add("link", port.ethernet ? "RoCE v2" : "InfiniBand");
+  object.add("address", port.address).add("interface", port.netdev);
+  object.add("gid_index", static_cast<std::uint32_t>(port.gid_index));
+  object.add("mtu_bytes", port.mtu_bytes);
+  return object;
+}
+
+JsonObject json_of(const fabric::verbs::PortList& ports) {
+  std::vector<std::string> usable;
+  std::vector<std::string> refused;
+  for (const auto& port : ports.usable) usable.push_back(json_of(port).text());
+  for (const std::string& why : ports.refused) {
+    refused.push_back(JsonObject().add("why", why).text());
+  }
+  JsonObject object;
+  object.add_list("usable", usable).add_list("refused", refused);
+  return object;
 }
 
 JsonObject json_of(const Limit& limit) {
@@ -83,6 +114,7 @@ int run_info(bool json) {
   const std::uint64_t free = meminfo("HugePages_Free");
   const std::uint64_t page_kib = meminfo("Hugepagesize");
   const std::string transparent = transparent_huge_pages();
+  const fabric::verbs::PortList ports = fabric::verbs::list_ports();
   if (json) {
     std::vector<std::string> names;
     for (const std::string& name : fabrics()) names.push_back(fmt::format("\"{}\"", name));
@@ -91,6 +123,7 @@ int run_info(bool json) {
     huge.add("transparent", transparent);
     JsonObject all;
     all.add("version", kVersion).add_list("fabrics", names);
+    all.add_object("rdma_ports", json_of(ports));
     all.add_object("nofile", json_of(files)).add_object("memlock_bytes", json_of(locked));
     all.add_object("huge_pages", huge);
     fmt::print("{}\n", all.text());
@@ -98,6 +131,8 @@ int run_info(bool json) {
   }
   fmt::print("pawl        {}\n", kVersion);
   fmt::print("fabrics     {}\n", fmt::join(fabrics(), ", "));
+  for (const auto& port : ports.usable) fmt::print("RDMA port   {}\n", line_of(port));
+  for (const std::string& why : ports.refused) fmt::print("RDMA        not usable: {}\n", why);
   fmt::print("open files  {} (hard limit {})\n", limit_text(files.soft), limit_text(files.hard));
   fmt::print("memlock     {} bytes (hard limit {})\n", limit_text(locked.soft),
              limit_text(locked.hard));

@@ -3,18 +3,22 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "bench.h"
+#include "bench_board.h"
 #include "child.h"
 #include "demo.h"
 #include "demo_node.h"
+#include "doctor.h"
 #include "exit_code.h"
 #include "info.h"
 #include "pawl/version.h"
-#include "rpc/system_fabric.h"
 
 namespace pawl::tools {
 
@@ -22,9 +26,32 @@ namespace {
 
 constexpr double kSecondsMax = 86400;
 constexpr double kSecondsPerGuardMin = 0.5;
+constexpr double kSampleSecondsMin = 0.01;
+constexpr std::uint64_t kMessageBytesMax = std::uint64_t{512} << 10;
+constexpr std::uint32_t kOutstandingMax = 1024;
+constexpr std::uint32_t kIdleConnectionsMax = 16000;
+constexpr std::uint64_t kBlockBytesMax = std::uint64_t{64} << 20;
+
+constexpr const char* kAboutFiles =
+    "--dir takes the files in the folder and in its sub-folders, in the order of their paths, and\n"
+    "never writes there. Links to files count as files, links to folders are not followed. Empty\n"
+    "files and files or folders that cannot be read are left out; of a file above 64 MiB the "
+    "first\n"
+    "64 MiB are used, and of the folder the first 1 GiB and 65536 files. What is left out is "
+    "said.\n"
+    "A wrong byte can be told from a right one only where a buffer changes hands between files\n"
+    "that differ: at least two must be of similar size (up to 4 KiB, 8 KiB, 16 KiB, ...). Large\n"
+    "files need more --seconds than small ones.\n"
+    "\n"
+    "On a terminal of 60 columns and more the table is live.\n"
+    "\n"
+    "Ends with 0 if the run shows what it is to show; with 1 if `verify` accepted a wrong byte, "
+    "or\n"
+    "if the run proved nothing, and says what to do; with 64 after wrong usage.";
 
 struct DemoArguments {
   DemoOptions options;
+  std::string fabric = "tcp";
   std::string guards = "none,disconnect,verify";
   std::uint32_t deadline_ms = 0;
   // Of the processes that the command starts itself.
@@ -40,18 +67,27 @@ CLI::App* add_demo(CLI::App& app, DemoArguments& arguments) {
   demo->add_option("--seconds", options.seconds, "How long to run, all guards together")
       ->check(CLI::Range(kSecondsPerGuardMin, kSecondsMax))
       ->capture_default_str();
-  demo->add_option("--dir", options.dir, "Your own files instead of a seeded corpus of 200 MB")
+  demo->add_option("--dir", options.dir,
+                   "Your own files instead of a seeded corpus of 200 MB, see below")
       ->check(CLI::ExistingDirectory);
-  demo->add_option("--fabric", options.fabric, "The network: tcp")->capture_default_str();
+  demo->add_option("--fabric", arguments.fabric,
+                   "The network: tcp, or verbs (RDMA; two devices if there are two; late READs are "
+                   "counted by registration there, not by buffer)")
+      ->capture_default_str();
   demo->add_option("--guards", arguments.guards, "One row each: none, disconnect, verify")
       ->capture_default_str();
-  demo->add_option("--json", options.json, "Also write the rows to this file");
+  demo->add_option("--json", options.json,
+                   "Also write the rows to this file; if the run fails, why");
   demo->add_option("--seed", options.seed, "Of the corpus and of what is held")
+      ->check([](const std::string& text) {
+        return std::string(text.starts_with('-') ? "it must be 0 or more" : "");
+      })
       ->capture_default_str();
   demo->add_option(
           "--deadline-ms", arguments.deadline_ms,
           "Of small calls; large ones have more. By default a multiple of what they take here")
       ->check(CLI::Range(1u, 10000u));
+  demo->footer(kAboutFiles);
   demo->add_option("--child", arguments.child)->group("");
   demo->add_option("--parent", arguments.parent)->group("");
   demo->add_option("--board-fd", arguments.files.board)->group("");
@@ -74,9 +110,12 @@ int demo(DemoArguments& arguments) {
   options.guards.clear();
   for (const std::string& name : CLI::detail::split(arguments.guards, ',')) {
     const std::optional<Guard> guard = guard_from_name(name);
+    if (!guard) {
+      return wrong_usage("--guards: there is no guard \"" + name + "\"; none, disconnect, verify");
+    }
     if (guard != Guard::none && guard != Guard::disconnect && guard != Guard::verify) {
-      return wrong_usage("--guards: there is no guard \"" + name +
-                         "\" on this fabric; none, disconnect, verify");
+      return wrong_usage("--guards: the demo has no row for \"" + name +
+                         "\" yet; none, disconnect, verify");
     }
     if (std::ranges::count(options.guards, *guard) > 0) {
       return wrong_usage("--guards: " + name + " is named twice");
@@ -86,12 +125,159 @@ int demo(DemoArguments& arguments) {
   if (options.seconds < kSecondsPerGuardMin * static_cast<double>(options.guards.size())) {
     return wrong_usage("--seconds: each guard needs at least half a second");
   }
-  if (const Status known = rpc::make_system_source(options.fabric).status(); !known.ok()) {
-    return wrong_usage("--fabric: " + std::string(known.what()));
-  }
-  if (options.fabric == "auto") options.fabric = "tcp";
+  Result<DemoPlaces> places = choose_places(arguments.fabric);
+  if (!places.ok()) return wrong_usage("--fabric: " + std::string(places.status().what()));
+  options.places = *std::move(places);
   options.deadline = std::chrono::milliseconds(arguments.deadline_ms);
   return run_demo(options);
+}
+
+constexpr const char* kAboutBench =
+    "Server and client are two processes, each pinned to a core where there are two. Each row is "
+    "the\n"
+    "median of --pairs samples, with the least and the most; a sample is a closed loop of "
+    "--seconds,\n"
+    "after a fifth of that to warm up. The samples of the systems beside each other are taken in\n"
+    "turn, and ratios are of samples of the same turn. `raw` is the same bytes over plain "
+    "sockets;\n"
+    "spin: both ends never sleep; block: they sleep whenever there is nothing to do. CPU times "
+    "are\n"
+    "of both processes with all their threads. What arrives is compared with what was sent.\n"
+    "On a machine with other work to do the figures are not good: it says so.\n"
+    "\n"
+    "Ends with 0 if all was measured; with 1 if something failed, or a byte was wrong; with 64 "
+    "after\n"
+    "wrong usage.";
+
+struct BenchArguments {
+  BenchOptions options;
+  std::string fabric = "tcp";
+  std::string sizes;
+  std::string outstanding = "1";
+  std::string connections = "10000";
+  std::string modes;
+  std::string guards = "verify";
+  std::string against;
+  // Of the processes that the command starts itself.
+  std::string child;
+  int parent = 0;
+  int board = -1;
+};
+
+/// One bench, with the options that all have.
+CLI::App* add_bench(CLI::App& bench, BenchArguments& arguments, const char* name,
+                    const char* what) {
+  CLI::App* app = bench.add_subcommand(name, what);
+  BenchOptions& options = arguments.options;
+  app->add_option("--size", arguments.sizes, "Bytes: one or more of 64, 4K, 1M, ...")
+      ->capture_default_str();
+  app->add_option("--pairs", options.pairs, "Samples of each row")
+      ->check(CLI::Range(1u, 1000u))
+      ->capture_default_str();
+  app->add_option("--seconds", options.seconds, "Of each sample")
+      ->check(CLI::Range(kSampleSecondsMin, kSecondsMax))
+      ->capture_default_str();
+  app->add_option("--calls", options.calls, "Of each sample, instead of --seconds")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 40));
+  app->add_option("--fabric", arguments.fabric, "The network of Pawl: tcp, or verbs")
+      ->capture_default_str();
+  app->add_option("--json", options.json, "Also write the rows to this file");
+  app->footer(kAboutBench);
+  return app;
+}
+
+void add_benches(CLI::App& app, std::array<BenchArguments, 4>& arguments) {
+  CLI::App* bench = app.add_subcommand(
+      "bench", "Measures calls and transfers, beside plain sockets and other programs");
+  bench->require_subcommand(1);
+  bench->footer(kAboutBench);
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    arguments[i].options.kind = static_cast<BenchKind>(i);
+  }
+  auto& [echo, bulk, guards, conns] = arguments;
+  echo.sizes = "64";
+  echo.outstanding = "1,64";
+  echo.modes = "spin,block";
+  echo.against = "raw";
+  bulk.sizes = "64K,1M,16M";
+  bulk.outstanding = "8,1";
+  bulk.modes = "block";
+  bulk.against = "raw,iperf3";
+  guards.sizes = "4K,64K,1M";
+  guards.modes = "spin";
+  guards.guards = "none,disconnect,verify,window,window_verify";
+  conns.sizes = "64";
+  conns.modes = "block";
+  conns.options.pairs = 3;
+  conns.options.seconds = 2;
+
+  const auto add = [](CLI::App* to, BenchArguments& of, const char* others) {
+    to->add_option("--outstanding", of.outstanding, "Calls under way at the same time")
+        ->capture_default_str();
+    to->add_option("--modes", of.modes, "spin, block")->capture_default_str();
+    to->add_option("--against", of.against, others)->capture_default_str();
+  };
+  add(add_bench(*bench, echo, "echo", "Small calls"), echo, "raw, grpc, or none");
+  CLI::App* pulls = add_bench(*bench, bulk, "bulk", "Blocks that are pulled, in both directions");
+  add(pulls, bulk, "raw, iperf3, or none");
+  CLI::App* each = add_bench(*bench, guards, "guards",
+                             "One block at a time under each guard, and what that costs. Blocks "
+                             "are pulled whatever their size");
+  each->add_option("--modes", guards.modes, "spin or block")->capture_default_str();
+  add_bench(*bench, conns, "conns",
+            "A small call beside connections that do nothing, and their cost")
+      ->add_option("--connections", conns.connections, "How many of them; one or more numbers")
+      ->capture_default_str();
+  for (auto* of : {pulls, each}) {
+    of->add_option("--guard", of == pulls ? bulk.guards : guards.guards, "One row each")
+        ->capture_default_str();
+  }
+}
+
+CLI::App* add_bench_child(CLI::App& app, BenchArguments& arguments) {
+  CLI::App* child = app.get_subcommand("bench")->add_subcommand("child")->group("");
+  child->add_option("role", arguments.child)->required();
+  child->add_option("--parent", arguments.parent)->required();
+  child->add_option("--board-fd", arguments.board)->required();
+  return child;
+}
+
+int run_bench_child(const BenchArguments& arguments) {
+  end_with_parent(arguments.parent);
+  return arguments.child == "server" ? run_bench_server(arguments.board)
+                                     : run_bench_client(arguments.board);
+}
+
+/// Puts what an option gives where it belongs, or says that it is wrong.
+template <class T>
+bool take(Result<T> value, const char* option, T& to) {
+  if (!value.ok()) {
+    wrong_usage(fmt::format("{}: {}", option, value.status().what()));
+    return false;
+  }
+  to = *std::move(value);
+  return true;
+}
+
+int bench(BenchArguments& arguments) {
+  BenchOptions& options = arguments.options;
+  const bool small = options.kind == BenchKind::echo || options.kind == BenchKind::conns;
+  const std::uint64_t max = small ? kMessageBytesMax : kBlockBytesMax;
+  if (!take(sizes_from(arguments.sizes, max), "--size", options.sizes) ||
+      !take(counts_from(arguments.outstanding, kOutstandingMax), "--outstanding",
+            options.outstanding) ||
+      !take(counts_from(arguments.connections, kIdleConnectionsMax), "--connections",
+            options.connections) ||
+      !take(spins_from(arguments.modes), "--modes", options.spins) ||
+      !take(guards_from(arguments.guards), "--guard", options.guards) ||
+      !take(against_from(arguments.against, options.kind), "--against", options.against) ||
+      !take(choose_places(arguments.fabric), "--fabric", options.places)) {
+    return kWrongUsage;
+  }
+  if (options.kind == BenchKind::guards && options.spins.size() > 1) {
+    return wrong_usage("--modes: the guards are shown in one: spin or block");
+  }
+  return run_bench(options);
 }
 
 int run(int argc, char** argv) {
@@ -107,10 +293,32 @@ int run(int argc, char** argv) {
   CLI::App* info_command =
       app.add_subcommand("info", "Version, fabrics of this build and limits of this machine");
   info_command->add_flag("--json", json, "As one JSON object");
+  CLI::App* doctor_command = app.add_subcommand(
+      "doctor", "What would keep Pawl from working, or working well, here, and what mends it");
+  doctor_command->add_flag("--json", json, "As one JSON object");
+  doctor_command->footer("Ends with 0 if nothing failed (warnings are fine), with 1 else.");
+  std::array<BenchArguments, 4> benches;
+  add_benches(app, benches);
+  BenchArguments child_arguments;
+  const CLI::App* bench_child = add_bench_child(app, child_arguments);
+  const std::string first = argc > 1 ? argv[1] : "";
+  const auto named = [&](const CLI::App* each) { return each->get_name() == first; };
+  if (!first.empty() && first[0] != '-' && app.get_subcommands(named).empty()) {
+    fmt::print(stderr, "pawl: there is no command \"{}\": see pawl --help\n", argv[1]);
+    return kWrongUsage;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kDone : kWrongUsage;
+  }
+  if (doctor_command->parsed()) return run_doctor(json);
+  if (bench_child->parsed()) return run_bench_child(child_arguments);
+  for (BenchArguments& arguments : benches) {
+    if (app.got_subcommand("bench") &&
+        app.get_subcommand("bench")->got_subcommand(name_of(arguments.options.kind))) {
+      return bench(arguments);
+    }
   }
   return demo_command->parsed() ? demo(demo_arguments) : run_info(json);
 }
