@@ -13,10 +13,12 @@
 #include "pawl/node.h"
 #include "protocol/scripted_fabric.h"
 #include "support/function_service.h"
+#include "support/log_lines.h"
 
 namespace pawl::rpc {
 
 using testing::FunctionService;
+using testing::LogLines;
 using testing::ScriptedFabric;
 using testing::ScriptedSource;
 using testing::SentFrame;
@@ -24,18 +26,25 @@ using testing::SentFrame;
 inline constexpr Method kEcho = make_method("test.Protocol/Echo");
 inline constexpr Method kGet = make_method("test.Protocol/Get", BulkDirection::download);
 inline constexpr Method kPut = make_method("test.Protocol/Put", BulkDirection::upload);
+inline constexpr Method kNote = make_method("test.Protocol/Note", BulkDirection::none, false, true);
 inline constexpr std::uint64_t kEpoch = 0xe90c;
 inline constexpr std::size_t kBytes = 100'000;
 
+/// What a node logged.
 /// A node on a scripted fabric whose other side is the test.
 class ConnectionTest : public ::testing::Test {
  protected:
-  ConnectionTest() {
+  /// `windows`: both ends offer window guards. `guard`: what the node lends under as callee.
+  explicit ConnectionTest(bool windows = false, std::optional<Guard> guard = {}) {
+    source_.windows = windows;
     NodeOptions options;
+    options.guard = guard;
+    options.memory_windows = windows;
     options.clock = &clock_;
     options.fabric_source = &source_;
     options.pool.grow_inline = true;
     options.seed = 7;
+    options.log = &log_;
     node_.emplace(options);
     service_.add(kEcho,
                  [](Call&, std::span<const std::byte> request, Upload&,
@@ -43,6 +52,10 @@ class ConnectionTest : public ::testing::Test {
     service_.add(kGet,
                  [this](Call& call, std::span<const std::byte>, Upload&,
                         Download& out) -> Task<Result<Payload>> {
+                   if (get_) {
+                     get_(out);
+                     co_return Payload();
+                   }
                    auto buffer = co_await ok(call.pool().acquire(kBytes));
                    lent_ = std::move(buffer).freeze();
                    out.add(lent_);
@@ -50,6 +63,9 @@ class ConnectionTest : public ::testing::Test {
                  });
     service_.add(kPut, [this](Call& call, std::span<const std::byte>, Upload& in, Download&) {
       return put_(call, in);
+    });
+    service_.add(kNote, [this](Call&, std::span<const std::byte> request, Upload&, Download&) {
+      return note_(request);
     });
   }
   ScriptedFabric& fabric() { return *source_.fabric; }
@@ -66,18 +82,21 @@ class ConnectionTest : public ::testing::Test {
     hello.connection = 1;
     hello.connection_secret = 2;
     hello.guards = guard_bit(Guard::verify);
+    if (source_.windows) {
+      hello.guards |= guard_bit(Guard::window) | guard_bit(Guard::window_verify);
+    }
     hello.limits = {.receive_bytes = 8192,
                     .call_messages = 4,
                     .session_messages = 8,
-                    .message_bytes_max = 1 << 20,
+                    .message_bytes_max = 4 << 20,
                     .read_depth = 16};
     hello.node_name = "peer";
     return hello;
   }
 
   /// The node as connecting side, ready, hellos exchanged.
-  void connect() {
-    channel_ = node_->channel("peer", {}, service_);
+  void connect(const ChannelOptions& options = {}) {
+    channel_ = node_->channel("peer", options, service_);
     const Poller::Scope scope(node_->poller());
     connecting_ = start(channel_.connect(), Callback<Status>{[](void*, Status) {}, nullptr});
     turn();
@@ -124,24 +143,43 @@ class ConnectionTest : public ::testing::Test {
   }
   void feed_bytes(FrameType type, std::uint64_t call, std::span<const std::byte> body,
                   std::uint32_t call_credit = 0) {
+    FrameHeader frame;
+    frame.type = type;
+    frame.call = call;
+    frame.attempt = 1;
+    feed_frame(frame, body, call_credit);
+  }
+  void feed_frame(const FrameHeader& frame, std::span<const std::byte> body,
+                  std::uint32_t call_credit = 0) {
+    std::vector<std::byte> message = message_of(frame, body, call_credit);
+    if (returns_credit_) return_credit(message);
+    ASSERT_TRUE(fabric().arrive(control_, message));
+    turn();
+  }
+  static std::vector<std::byte> message_of(FrameHeader frame, std::span<const std::byte> body,
+                                           std::uint32_t call_credit = 0) {
     std::vector<std::byte> message(MessageHeader::kBytes + FrameHeader::kBytes + body.size());
     MessageHeader header;
-    const bool of_call = type == FrameType::request || type == FrameType::response;
+    const bool of_call = frame.type < FrameType::hello;
     header.message_class = of_call ? MessageHeader::Class::call : MessageHeader::Class::session;
     header.frames = 1;
     header.bytes = static_cast<std::uint32_t>(FrameHeader::kBytes + body.size());
     header.call_messages_returned = call_credit;
     encode(header, message);
-    FrameHeader frame;
-    frame.type = type;
-    frame.call = call;
-    frame.attempt = 1;
     frame.bytes = static_cast<std::uint32_t>(body.size());
     encode(frame, std::span(message).subspan(MessageHeader::kBytes));
     std::copy(body.begin(), body.end(),
               message.begin() + MessageHeader::kBytes + FrameHeader::kBytes);
-    ASSERT_TRUE(fabric().arrive(control_, message));
-    turn();
+    return message;
+  }
+  /// For all that the node sent.
+  void return_credit(std::span<std::byte> message) {
+    MessageHeader header;
+    const char* why = "";
+    ASSERT_TRUE(decode(message, header, why)) << why;
+    header.call_messages_returned = fabric().messages[control_.value].call;
+    header.session_messages_returned = fabric().messages[control_.value].session;
+    encode(header, message);
   }
   /// The oldest frame of this type that the node sent.
   std::optional<SentFrame> take(FrameType type) {
@@ -177,6 +215,12 @@ class ConnectionTest : public ::testing::Test {
     EXPECT_TRUE(response && response->lease);
     return *response->lease;
   }
+  void release(const LeaseName& name) {
+    Release body;
+    body.lease = name;
+    body.epoch = epoch_;
+    feed(FrameType::release, 1, body);
+  }
   std::optional<bool> confirm(const LeaseName& name, bool release, std::uint64_t epoch) {
     Confirm body;
     body.lease = name;
@@ -195,10 +239,13 @@ class ConnectionTest : public ::testing::Test {
     std::optional<Outcome<Pulled<Payload>>> outcome;
   };
   std::uint64_t call_get(Ended& ended, Duration deadline = 1s) {
+    return call_get(ended, into(node_->pool()), deadline);
+  }
+  std::uint64_t call_get(Ended& ended, Into into, Duration deadline) {
     CallOptions options;
     options.deadline = deadline;
     const Poller::Scope scope(node_->poller());
-    call_ = start(channel_.call(kGet, Payload(), into(node_->pool()), options),
+    call_ = start(channel_.call(kGet, Payload(), std::move(into), options),
                   Callback<Outcome<Pulled<Payload>>>{
                       [](void* to, Outcome<Pulled<Payload>> outcome) {
                         static_cast<Ended*>(to)->outcome.emplace(std::move(outcome));
@@ -209,7 +256,30 @@ class ConnectionTest : public ::testing::Test {
     EXPECT_TRUE(request);
     return request->header.call;
   }
-  void answer_with_descriptor(std::uint64_t call, Guard guard = Guard::verify) {
+  /// An echo that ends in `ended`; gives its call id, or 0 if no request went out.
+  struct Echoed {
+    Started call;
+    std::optional<Outcome<Payload>> outcome;
+  };
+  std::uint64_t call_echo(Echoed& ended, Payload request = Payload::of("x"),
+                          Duration deadline = std::chrono::hours(1)) {
+    CallOptions options;
+    options.deadline = deadline;
+    {
+      const Poller::Scope scope(node_->poller());
+      ended.call = start(channel_.call(kEcho, std::move(request), options),
+                         Callback<Outcome<Payload>>{[](void* to, Outcome<Payload> outcome) {
+                                                      static_cast<Echoed*>(to)->outcome.emplace(
+                                                          std::move(outcome));
+                                                    },
+                                                    &ended});
+    }
+    turn();
+    const auto sent = take(FrameType::request);
+    return sent ? sent->header.call : 0;
+  }
+  void answer_with_descriptor(std::uint64_t call, Guard guard = Guard::verify,
+                              std::uint16_t attempt = 1) {
     SegmentDescriptor segment;
     segment.kind = KeyKind::region;
     segment.length = kBytes;
@@ -223,12 +293,18 @@ class ConnectionTest : public ::testing::Test {
     response.lease->guard = guard;
     response.lease->segments = 1;
     response.segments = list;
-    feed(FrameType::response, call, response);
+    std::vector<std::byte> bytes(4096);
+    bytes.resize(encode(response, bytes));
+    FrameHeader frame;
+    frame.type = FrameType::response;
+    frame.call = call;
+    frame.attempt = attempt;
+    feed_frame(frame, bytes);
   }
-  /// The data endpoint that the node opens for READs comes up.
-  void data_endpoint_up() {
-    ASSERT_EQ(fabric().connecting.size(), 2u);
-    data_ = fabric().connecting[1];
+  /// The data endpoint that the node opens for READs comes up: its `number`th connect.
+  void data_endpoint_up(std::size_t number = 2) {
+    ASSERT_EQ(fabric().connecting.size(), number);
+    data_ = fabric().connecting[number - 1];
     fabric().connected(data_, {});
     turn();
     const auto hello = take(FrameType::hello);
@@ -250,28 +326,31 @@ class ConnectionTest : public ::testing::Test {
     ASSERT_TRUE(fabric().arrive(data_, message));
     turn();
   }
-  /// The peer calls back with an upload of kBytes that it lends as {5, 9}.
-  void call_put(std::uint64_t call) {
+  /// The peer calls back with an upload of segments of kBytes each that it lends as {5, 9}.
+  void call_put(std::uint64_t call, std::uint16_t segments = 1) {
     SegmentDescriptor segment;
     segment.kind = KeyKind::region;
     segment.length = kBytes;
     segment.key = 77;
     segment.address = 4096;
-    std::vector<std::byte> list(SegmentDescriptor::kBytes);
-    encode(segment, list);
+    std::vector<std::byte> list(segments * SegmentDescriptor::kBytes);
+    for (std::uint16_t i = 0; i < segments; ++i) {
+      encode(segment, std::span(list).subspan(i * SegmentDescriptor::kBytes));
+    }
     Request request;
     request.method = kPut.hash;
     request.remaining_us = 1'000'000;
     request.lease.emplace();
     request.lease->lease = {5, 9};
-    request.lease->segments = 1;
+    request.lease->segments = segments;
     request.segments = list;
     feed(FrameType::request, call, request);
   }
-  void answer_confirm(std::uint64_t call, bool valid) {
+  void answer_confirm(std::uint64_t call, bool valid, std::vector<std::byte> bitmap = {}) {
     ConfirmAnswer answer;
     answer.lease = {5, 9};
     answer.valid = valid;
+    answer.bitmap = bitmap;
     feed(FrameType::confirm_answer, call, answer);
   }
   void finish_reads() {
@@ -281,9 +360,19 @@ class ConnectionTest : public ::testing::Test {
     }
   }
 
+  /// Time goes on to the next thing that the node waits for.
+  void advance_to_next_timer() {
+    ASSERT_NE(node_->next_timer(), TimePoint::never());
+    clock_.set(node_->next_timer());
+    turn();
+  }
+
   ManualClock clock_;
   ScriptedSource source_;
+  LogLines log_;
+  std::function<void(Download&)> get_;  // in place of a new buffer of kBytes
   std::function<Task<Result<Payload>>(Call&, Upload&)> put_;
+  std::function<Task<Result<Payload>>(std::span<const std::byte>)> note_;
   FunctionService service_;
   std::optional<Node> node_;
   std::optional<Server> server_;
@@ -291,6 +380,7 @@ class ConnectionTest : public ::testing::Test {
   Started connecting_, call_;
   Block lent_;
   fabric::EndpointId control_, data_;
+  bool returns_credit_ = false;  // with every message
   std::uint64_t epoch_ = 0, transcript_ = 0;
   std::optional<SentFrame> last_;
 };

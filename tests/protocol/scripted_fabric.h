@@ -4,7 +4,9 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fabric/fabric.h"
@@ -22,8 +24,9 @@ struct SentFrame {
 };
 
 /// A fabric whose other end is the test: it sees every frame and READ that is posted, and says
-/// what arrives and completes. Nothing happens by itself but the completion of sends.
-class ScriptedFabric final : public fabric::Fabric {
+/// what arrives and completes. Nothing happens by itself but the completion of sends, unless the
+/// test says that a peer is silent.
+class ScriptedFabric : public fabric::Fabric {
  public:
   // --- for the test -------------------------------------------------------------------------
 
@@ -39,10 +42,23 @@ class ScriptedFabric final : public fabric::Fabric {
   std::vector<fabric::EndpointId> connecting;
   std::map<std::uint64_t, std::vector<std::byte>> accepted;  ///< reply hello by endpoint
   std::map<std::uint64_t, bool> errored, closed_endpoints;
+  std::size_t fewest_receives = SIZE_MAX;  ///< that were posted when a message went out
+  std::vector<std::size_t> read_chains, receive_chains;  ///< lengths of what was posted at once
+  std::map<const std::byte*, std::uint64_t> exposed;     ///< what has a key: base and bytes
+  std::set<std::uint64_t> exposed_groups, closed_groups;
   struct Messages {
     std::uint32_t call = 0, session = 0;
   };
   std::map<std::uint64_t, Messages> messages;  ///< that were sent, by endpoint and class
+  /// A device that gives nothing up: what is closed is neither flushed nor said to be closed.
+  bool stuck = false;
+  void unstick() {
+    stuck = false;
+    for (const fabric::EndpointId endpoint : std::exchange(stuck_, {})) finish_close(endpoint);
+  }
+  std::set<std::uint64_t> silent;  ///< endpoints whose peer acknowledges nothing: no work completes
+  std::map<std::uint64_t, Status> refused_sends;        ///< by endpoint: why it takes none
+  std::map<std::uint64_t, Status> refused_window_work;  ///< the same for what stands behind a bind
 
   void connected(fabric::EndpointId endpoint, std::vector<std::byte> hello) {
     fabric::Event event;
@@ -80,7 +96,11 @@ class ScriptedFabric final : public fabric::Fabric {
     errored.clear();
     closed_endpoints.clear();
     messages.clear();
+    silent.clear();
+    refused_sends.clear();
+    refused_window_work.clear();
     receives_.clear();
+    held_.clear();
   }
   fabric::EndpointId connect_request(std::vector<std::byte> hello) {
     fabric::Event event;
@@ -111,6 +131,21 @@ class ScriptedFabric final : public fabric::Fabric {
     complete(reads.front(), status);
     reads.pop_front();
   }
+  /// The peer of a silent endpoint acknowledges the oldest `count` of what it was sent.
+  void acknowledge(fabric::EndpointId endpoint, std::size_t count = SIZE_MAX) {
+    complete_held(endpoint, count, fabric::CompletionStatus::success);
+  }
+  /// What a silent endpoint in ERR had to do comes back undone.
+  void flush(fabric::EndpointId endpoint) {
+    complete_held(endpoint, SIZE_MAX, fabric::CompletionStatus::flushed);
+  }
+  /// Before the node starts: it has memory windows, whose work completes by itself.
+  void have_windows(bool calls_block = false) {
+    capabilities_.windows = fabric::WindowSupport::exact;
+    capabilities_.window_calls_block = calls_block;
+  }
+  /// Before the node connects.
+  void set_read_depth(std::uint32_t depth) { capabilities_.read_depth_max = depth; }
   [[nodiscard]] std::size_t receives(fabric::EndpointId endpoint) {
     return receives_[endpoint.value].size();
   }
@@ -135,6 +170,7 @@ class ScriptedFabric final : public fabric::Fabric {
   }
   Status accept(fabric::EndpointId endpoint, const fabric::EndpointOptions&,
                 std::span<const std::byte> hello) override {
+    if (gone(endpoint)) return {Code::invalid_argument, "the test ended the endpoint"};
     accepted[endpoint.value].assign(hello.begin(), hello.end());
     connected(endpoint, {});
     return {};
@@ -145,43 +181,67 @@ class ScriptedFabric final : public fabric::Fabric {
   void set_error(fabric::EndpointId endpoint) override { errored[endpoint.value] = true; }
   void close(fabric::EndpointId endpoint) override {
     if (std::exchange(closed_endpoints[endpoint.value], true)) return;
-    std::erase_if(reads, [&](const Read& read) {
-      if (read.endpoint != endpoint) return false;
-      complete(read, fabric::CompletionStatus::flushed);
-      return true;
-    });
-    flush_receives(endpoint);
-    fabric::Event event;
-    event.kind = fabric::EventKind::closed;
-    event.endpoint = endpoint;
-    events_.push_back(event);
+    if (stuck) {
+      stuck_.push_back(endpoint);
+    } else {
+      finish_close(endpoint);
+    }
   }
-  void close_group(fabric::PeerGroup) override {}
-  Result<fabric::RemoteAddress> expose(fabric::PeerGroup, MemoryHandle, std::byte* base,
-                                       std::uint64_t) override {
+  void close_group(fabric::PeerGroup group) override { closed_groups.insert(group.value); }
+  Result<fabric::RemoteAddress> expose(fabric::PeerGroup group, MemoryHandle, std::byte* base,
+                                       std::uint64_t length) override {
+    exposed_groups.insert(group.value);
+    std::uint64_t& exposed_bytes = exposed[base];
+    exposed_bytes = std::max(exposed_bytes, length);
     return fabric::RemoteAddress{7, reinterpret_cast<std::uint64_t>(base)};
   }
-  Result<fabric::WindowId> allocate_window() override {
-    return Status(Code::unimplemented, "no windows here");
-  }
-  std::uint64_t next_window_key(fabric::WindowId) const override { return 0; }
+  Result<fabric::WindowId> allocate_window() override { return fabric::WindowId{++next_}; }
+  std::uint64_t next_window_key(fabric::WindowId window) const override { return window.value; }
   Status free_window(fabric::WindowId) override { return {}; }
 
   std::size_t post(fabric::EndpointId endpoint, std::span<const fabric::WorkRequest> chain,
-                   Status&) override {
+                   Status& why) override {
+    if (gone(endpoint)) {
+      why = {Code::failed_precondition, "the endpoint is gone"};
+      return 0;
+    }
+    if (const auto refusal = refused_sends.find(endpoint.value);
+        refusal != refused_sends.end() && chain[0].op == fabric::Opcode::send) {
+      why = refusal->second;
+      return 0;
+    }
+    if (const auto refusal = refused_window_work.find(endpoint.value);
+        refusal != refused_window_work.end() &&
+        (chain[0].op == fabric::Opcode::bind || chain[0].op == fabric::Opcode::invalidate)) {
+      why = refusal->second;
+      return 0;
+    }
+    if (chain[0].op == fabric::Opcode::read) read_chains.push_back(chain.size());
+    if (chain[0].op == fabric::Opcode::receive) receive_chains.push_back(chain.size());
     for (const fabric::WorkRequest& request : chain) {
       if (request.op == fabric::Opcode::receive) {
         receives_[endpoint.value].emplace_back(request.id, request.local[0]);
       } else if (request.op == fabric::Opcode::read) {
         reads.push_back(
             {endpoint, request.id, request.remote, {request.local.begin(), request.local.end()}});
+      } else if (request.op != fabric::Opcode::send) {
+        fabric::Completion completion;
+        completion.id = request.id;
+        completion.endpoint = endpoint;
+        completion.op = request.op;
+        (silent.contains(endpoint.value) ? held_[endpoint.value] : completions_)
+            .push_back(completion);
       } else {
         take_message(endpoint, {request.local[0].address, request.local[0].length});
         fabric::Completion completion;
         completion.id = request.id;
         completion.endpoint = endpoint;
         completion.op = fabric::Opcode::send;
-        completions_.push_back(completion);
+        if (silent.contains(endpoint.value)) {
+          held_[endpoint.value].push_back(completion);
+        } else {
+          completions_.push_back(completion);
+        }
       }
     }
     return chain.size();
@@ -206,6 +266,19 @@ class ScriptedFabric final : public fabric::Fabric {
   Resources resources() const override { return {}; }
 
  private:
+  void finish_close(fabric::EndpointId endpoint) {
+    std::erase_if(reads, [&](const Read& read) {
+      if (read.endpoint != endpoint) return false;
+      complete(read, fabric::CompletionStatus::flushed);
+      return true;
+    });
+    flush_receives(endpoint);
+    complete_held(endpoint, SIZE_MAX, fabric::CompletionStatus::flushed);
+    fabric::Event event;
+    event.kind = fabric::EventKind::closed;
+    event.endpoint = endpoint;
+    events_.push_back(event);
+  }
   void complete(const Read& read, fabric::CompletionStatus status) {
     fabric::Completion completion;
     completion.id = read.id;
@@ -213,6 +286,19 @@ class ScriptedFabric final : public fabric::Fabric {
     completion.op = fabric::Opcode::read;
     completion.status = status;
     completions_.push_back(completion);
+  }
+  [[nodiscard]] bool gone(fabric::EndpointId endpoint) const {
+    const auto found = closed_endpoints.find(endpoint.value);
+    return found != closed_endpoints.end() && found->second;
+  }
+  void complete_held(fabric::EndpointId endpoint, std::size_t count,
+                     fabric::CompletionStatus status) {
+    auto& held = held_[endpoint.value];
+    for (; count > 0 && !held.empty(); --count) {
+      held.front().status = status;
+      completions_.push_back(held.front());
+      held.pop_front();
+    }
   }
   void flush_receives(fabric::EndpointId endpoint) {
     for (const auto& [id, segment] : receives_[endpoint.value]) {
@@ -228,6 +314,7 @@ class ScriptedFabric final : public fabric::Fabric {
   void take_message(fabric::EndpointId endpoint, std::span<const std::byte> message) {
     const bool call = message[0] == std::byte{1};
     ++(call ? messages[endpoint.value].call : messages[endpoint.value].session);
+    fewest_receives = std::min(fewest_receives, receives_[endpoint.value].size());
     std::span<const std::byte> rest = message.subspan(rpc::MessageHeader::kBytes);
     while (!rest.empty()) {
       SentFrame frame;
@@ -251,8 +338,10 @@ class ScriptedFabric final : public fabric::Fabric {
                                      .receive_depth_max = 256};
   std::uint64_t next_ = 100;
   std::map<std::uint64_t, std::deque<std::pair<std::uint64_t, fabric::LocalSegment>>> receives_;
+  std::map<std::uint64_t, std::deque<fabric::Completion>> held_;  // sends of silent endpoints
   std::deque<fabric::Completion> completions_;
   std::deque<fabric::Event> events_;
+  std::vector<fabric::EndpointId> stuck_;
 };
 
 /// Gives a node one scripted fabric, which the test keeps a pointer to.
@@ -261,11 +350,13 @@ class ScriptedSource final : public detail::FabricSource {
   Result<std::unique_ptr<fabric::Fabric>> make_fabric(std::size_t) override {
     auto made = std::make_unique<ScriptedFabric>();
     fabric = made.get();
+    if (windows) fabric->have_windows();
     return std::unique_ptr<fabric::Fabric>(std::move(made));
   }
   [[nodiscard]] const char* name() const override { return "scripted"; }
 
   ScriptedFabric* fabric = nullptr;
+  bool windows = false;
 };
 
 }  // namespace pawl::testing

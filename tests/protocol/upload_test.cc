@@ -2,6 +2,7 @@
 // The node as callee of uploads: each pull is checked by an answer of its own.
 #include "pawl/when.h"
 #include "protocol/connection_fixture.h"
+#include "rpc/connection.h"
 
 namespace pawl::rpc {
 namespace {
@@ -17,6 +18,13 @@ class UploadTest : public ConnectionTest {
       second_ = second.status().code();
       co_return Payload();
     };
+  }
+  static FrameHeader request_header(std::uint64_t call) {
+    FrameHeader header;
+    header.type = FrameType::request;
+    header.call = call;
+    header.attempt = 1;
+    return header;
   }
   /// The READs of both are posted.
   void start_put() {
@@ -120,6 +128,104 @@ TEST_F(UploadTest, AGuardThatWasNotNegotiatedEndsTheConnection) {
   feed(FrameType::request, 1, request);
   EXPECT_TRUE(over());
   EXPECT_EQ(node_->stats().served_started, 0u);
+}
+
+// The caller took one of two segments back: what was pulled of the other is good.
+TEST_F(UploadTest, AWithdrawnSegmentSpoilsOnlyPullsOfIt) {
+  std::vector<Code> alone, held;
+  put_ = [&](Call& call, Upload& in) -> Task<Result<Payload>> {
+    for (std::size_t i = 0; i < in.segments(); ++i) {
+      auto pulled = co_await in.pull_segment(i, call.pool());
+      alone.push_back(pulled.status().code());
+    }
+    auto across = co_await in.pull(call.pool(), {kBytes / 2, kBytes});
+    alone.push_back(across.status().code());
+    // One check for what lies in segment 1 only.
+    auto unconfirmed = co_await in.pull_unconfirmed(call.pool(), {kBytes, 100});
+    held.push_back(unconfirmed.status().code());
+    auto confirmed = co_await in.confirm();
+    held.push_back(confirmed.status().code());
+    // And one for what lies in both.
+    auto both = co_await in.pull_unconfirmed(call.pool(), {kBytes - 50, 100});
+    held.push_back(both.status().code());
+    auto refused = co_await in.confirm();
+    held.push_back(refused.status().code());
+    co_return Payload();
+  };
+  connect();
+  call_put(1, 2);
+  data_endpoint_up();
+  for (int i = 0; i < 5; ++i) {
+    finish_reads();
+    ASSERT_TRUE(take(FrameType::confirm)) << i;
+    answer_confirm(1, true, {std::byte{0xfe}});  // not segment 0
+  }
+  EXPECT_EQ(alone, (std::vector{Code::stale, Code::ok, Code::stale}));
+  EXPECT_EQ(held, (std::vector{Code::ok, Code::ok, Code::ok, Code::stale}));
+}
+
+// The device hears of all READs of a turn at once.
+TEST_F(UploadTest, ReadsOfATurnArePostedInOneChain) {
+  serve_two_pulls();
+  start_put();
+  EXPECT_EQ(fabric().read_chains, std::vector<std::size_t>{2});
+}
+
+// The READ had to wait for the endpoint's depth, and the deadline passed in the meantime. Its timer
+// has not been looked at yet when the READ before it completes.
+TEST_F(UploadTest, NoReadIsPostedAfterTheDeadline) {
+  fabric().set_read_depth(2);  // one READ at a time
+  serve_two_pulls();
+  connect();
+  call_put(1);
+  data_endpoint_up();
+  ASSERT_EQ(fabric().reads.size(), 1u);
+  clock_.advance(1s);
+  fabric().complete_read();
+  turn();
+  EXPECT_TRUE(fabric().reads.empty());
+  EXPECT_EQ(node_->stats().reads_posted, 1u);
+}
+
+// Receives of a turn go back in one chain, and before the peer is told of their credit.
+TEST_F(UploadTest, ReceivesOfATurnAreRepostedInOneChain) {
+  connect();
+  fabric().receive_chains.clear();
+  const std::size_t posted = fabric().receives(control_);
+  Request request;
+  request.method = kEcho.hash;
+  std::vector<std::byte> body(4096);
+  body.resize(encode(request, body));
+  for (std::uint64_t call = 1; call <= 5; ++call) {
+    ASSERT_TRUE(fabric().arrive(control_, message_of(request_header(call), body)));
+  }
+  turn();
+  EXPECT_EQ(fabric().receive_chains, std::vector<std::size_t>{5});
+  EXPECT_EQ(fabric().receives(control_), posted);
+}
+
+// A peer that lends, never answers the check and cancels.
+TEST_F(UploadTest, APeerThatAnswersNoConfirmIsGivenUp) {
+  returns_credit_ = true;
+  put_ = [](Call& call, Upload& in) -> Task<Result<Payload>> {
+    (void)co_await in.pull(call.pool());
+    co_return Payload();
+  };
+  connect();
+  call_put(1);
+  data_endpoint_up();
+  Cancel cancel;
+  cancel.reason = Code::cancelled;
+  for (std::uint64_t call = 1; call <= Connection::kConfirmsUnansweredMax; ++call) {
+    if (call > 1) call_put(call);
+    finish_reads();
+    feed(FrameType::cancel, call, cancel);
+    fabric().sent.clear();
+  }
+  EXPECT_FALSE(over());
+  call_put(Connection::kConfirmsUnansweredMax + 1);
+  finish_reads();
+  EXPECT_TRUE(over());
 }
 
 }  // namespace

@@ -40,7 +40,8 @@ Bytes body_again(FrameType type, std::span<const std::byte> in, const char*& why
     case FrameType::cancel_ack:
       return body_again<CancelAck>(in, why);
     case FrameType::credit:
-      if (!in.empty()) why = "a credit has no body";
+    case FrameType::goaway_ack:
+      if (!in.empty()) why = "this frame has no body";
       return {};
     case FrameType::goaway:
       return body_again<Goaway>(in, why);

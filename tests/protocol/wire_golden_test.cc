@@ -245,6 +245,8 @@ const std::vector<Fixture>& fixtures() {
        "c1c2c3c4c5c6c7c8 d1d2d3d4d5d6d7d8"                      //
        "02 00 0000 00000000 0010000000000000"                   // segment
        "2122232425262728 3132333435363738"},
+      {"goaway_ack", [] { return Encoder().empty(FrameType::goaway_ack); },
+       "1e 00 0102 00000000 1112131415161718"},
   };
   return kFixtures;
 }
@@ -379,8 +381,8 @@ TEST(WireGolden, MessageHeaderRefusals) {
       {7, 0xff, "a message is not as long as its header says"},
       {2, 2, "a message has another number of frames than its header says"},
       {0, 2, "a frame of a call is in a message of class session"},
-      {32, 22, "a credit frame has a body"},
-      {32, 30, "a frame is of an unknown type"},
+      {32, 22, "a credit or goaway_ack frame has a body"},
+      {32, 31, "a frame is of an unknown type"},
       {33, 0x80, "a frame has an unknown critical flag"},
       {36, 9, "a message ends within a frame"},
       {36, 0, "a message ends within a frame header"},

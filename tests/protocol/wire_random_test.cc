@@ -252,14 +252,16 @@ TEST(WireRandom, MetadataIsFoundByKey) {
 // --- refusals --------------------------------------------------------------------------------
 
 const char* why_refused(const SegmentDescriptor& segment, std::uint64_t generation = 1,
-                        Guard guard = Guard::verify) {
-  Bytes list(SegmentDescriptor::kBytes);
-  encode(segment, list);
+                        Guard guard = Guard::verify, std::uint16_t count = 1) {
+  Bytes list(count * SegmentDescriptor::kBytes);
+  for (std::size_t i = 0; i < count; ++i) {
+    encode(segment, std::span(list).subspan(i * SegmentDescriptor::kBytes));
+  }
   Request body;
   body.lease.emplace();
   body.lease->lease.generation = generation;
   body.lease->guard = guard;
-  body.lease->segments = 1;
+  body.lease->segments = count;
   body.segments = list;
   body.payload_bytes = 4;
   body.payload = bytes_of("four");
@@ -317,6 +319,16 @@ TEST(WireRefuses, ManyInlineSegmentsWhoseLengthsWouldOverflow) {
   segment.inline_bytes = true;
   segment.length = UINT64_MAX;
   EXPECT_STREQ("an inline segment is 4 GiB or longer", why_refused(segment));
+}
+
+TEST(WireRefuses, InlineSegmentsThatAreLongerThanThePayloadTogether) {
+  SegmentDescriptor segment;
+  segment.inline_bytes = true;
+  segment.length = 2;
+  EXPECT_STREQ("", why_refused(segment, 0, Guard::verify, 2));
+  segment.length = 3;
+  EXPECT_STREQ("inline segments have more bytes than the payload",
+               why_refused(segment, 0, Guard::verify, 2));
 }
 
 /// A response or request whose fixed part has one other byte.

@@ -68,6 +68,7 @@ TEST_F(BulkTest, SegmentsHaveEachTheirOwnStatus) {
   ASSERT_EQ(parts.size(), 5u);
   EXPECT_TRUE(holds(parts[0]->bytes(), 1));
   EXPECT_EQ(parts[1].status().code(), Code::not_found);
+  EXPECT_EQ(parts[1].status().what(), "the peer's handler gave this code for this segment");
   EXPECT_EQ(parts[2]->size(), 10u);
   EXPECT_TRUE(holds(parts[2]->bytes(), 3));
   EXPECT_TRUE(parts[3]->empty());
@@ -319,6 +320,13 @@ TEST_F(BulkTest, ATicketIsPulledUntilItIsOver) {
     EXPECT_TRUE(holds(got->parts()[0]->bytes(), 1));
     EXPECT_TRUE(holds(got->parts()[1]->bytes(), 2));
   }
+  // Ids count up, and every handshake has the incarnation: the generation is what cannot be
+  // guessed.
+  std::string guessed(ticket->bytes());
+  guessed[2 + 2 * sizeof(std::uint64_t)] ^= 2;
+  const Ticket other(guessed);
+  EXPECT_EQ(world_.run(*client_, client_->pull(other, into(client_->pool()))).status().code(),
+            Code::stale);
   world_.run_for(100ms);
   EXPECT_EQ(pull().status().code(), Code::stale);
   EXPECT_EQ(server_->stats().pool.bytes_in_use, 0u) << "its deadline ends it, not its last use";
@@ -328,6 +336,27 @@ TEST_F(BulkTest, ATicketIsPulledUntilItIsOver) {
   restart_server();
   (void)pull();  // finds that the connection is gone
   EXPECT_EQ(pull().status().code(), Code::stale);
+}
+
+TEST_F(BulkTest, TicketsGoAtTheirDeadlinesInWhateverOrderTheyWereIssued) {
+  NodeOptions options;
+  options.tickets_max = 3;
+  start(options);
+  const auto issue = [&](Duration deadline) {
+    return server_->issue_ticket({block_of(*server_, 1, 4096)}, "server:1", deadline).status();
+  };
+  for (const Duration deadline : {Duration(200ms), Duration(50ms), Duration(100ms)}) {
+    ASSERT_TRUE(issue(deadline).ok());
+  }
+  EXPECT_EQ(issue(50ms).code(), Code::resource_exhausted);
+  const TimePoint issued = world_.now();
+  for (const std::size_t left : {2u, 1u, 0u}) {
+    ASSERT_TRUE(
+        world_.run_until([&] { return server_->stats().pool.bytes_in_use == left * 4096; }, 300ms));
+    const Duration after = left == 2 ? Duration(50ms) : left == 1 ? Duration(100ms) : 200ms;
+    EXPECT_EQ(world_.now(), issued + after);
+  }
+  expect_quiet();
 }
 
 TEST_F(BulkTest, CancelReachesTheHandlerAndItsPull) {
@@ -361,7 +390,6 @@ TEST_F(BulkTest, DisconnectBreaksTheConnectionBeforeItReuses) {
   NodeOptions node;
   node.allow_baselines = true;
   ChannelOptions options;
-  options.guard_automatic = false;
   options.guard = Guard::disconnect;
   start(node, node, options);
   int wrong = 0;
@@ -384,7 +412,6 @@ TEST_F(BulkTest, DisconnectBreaksTheConnectionBeforeItReuses) {
 
 TEST_F(BulkTest, ABaselineThatIsNotAllowedIsRefused) {
   ChannelOptions options;
-  options.guard_automatic = false;
   options.guard = Guard::none;
   start({}, {}, options);
   put_ = [](Call&, Upload&) -> Task<Result<Payload>> { co_return Payload(); };

@@ -17,6 +17,7 @@ using testing::payload;
 constexpr Method kGet = make_method("test.Edges/Get", BulkDirection::download);
 constexpr Method kPut = make_method("test.Edges/Put", BulkDirection::upload);
 constexpr Method kEcho = make_method("test.Edges/Echo");
+constexpr Method kNote = make_method("test.Edges/Note", BulkDirection::none, false, true);
 
 class EdgesTest : public testing::StackFixture {
  protected:
@@ -119,6 +120,20 @@ TEST_F(EdgesTest, AChannelThatDoesNotWaitFindsTheServerAgain) {
   expect_quiet();
 }
 
+// Its bound is of calls that wait now, not of all that ever did.
+TEST_F(EdgesTest, CallsThatGotTheirConnectionWaitForNoneAnyMore) {
+  ChannelOptions channel;
+  channel.calls_max = 2;
+  start({}, {}, channel);
+  for (int i = 0; i < 6; ++i) {
+    const Outcome<Payload> outcome = echo();  // it waits for a connection
+    EXPECT_TRUE(outcome.ok()) << "in round " << i << ": " << outcome.to_string();
+    world_.fail_connections("client", "server");
+    world_.run_for(1s);
+  }
+  expect_quiet();
+}
+
 // The lease begins with the first piece of a request, and the peer never knows the call: it is
 // told all the same, and the memory comes back.
 TEST_F(EdgesTest, ALongRequestThatIsDroppedInTheMiddleGivesItsMemoryBack) {
@@ -152,6 +167,31 @@ TEST_F(EdgesTest, UnconfirmedPullsOfWhatCameInlineAreGood) {
   expect_quiet();
 }
 
+TEST_F(EdgesTest, OneWayCallsCrossAConnectionAndCostNoAnswer) {
+  std::vector<std::uint64_t> noted;
+  service_.add(kNote,
+               [&noted](Call&, std::span<const std::byte> request, Upload&,
+                        Download&) -> Task<Result<Payload>> {
+                 noted.push_back(testing::number(request));
+                 if (noted.back() == 2) co_return Status(Code::internal, "nobody hears this");
+                 co_return Payload::of("nor this");
+               });
+  start();
+  ASSERT_TRUE(echo().ok());
+  world_.run_for(1ms);
+  const std::uint64_t answers = server_->stats().messages_sent;
+  for (std::uint64_t i = 1; i <= 3; ++i) {
+    const Status sent = world_.run(*client_, channel_.send(kNote, payload(i)));
+    EXPECT_TRUE(sent.ok()) << sent.to_string();
+    EXPECT_EQ(client_->stats().calls_live, 0u) << "over when it is sent";
+  }
+  world_.run_for(1ms);
+  EXPECT_EQ(noted, (std::vector<std::uint64_t>{1, 2, 3}));
+  EXPECT_EQ(server_->stats().served_live, 0u);
+  EXPECT_EQ(server_->stats().messages_sent, answers) << "not one frame came back";
+  expect_quiet();
+}
+
 // The device completes none of the READs of a grant that is posted in part.
 TEST_F(EdgesTest, AGrantOfManyReadsThatSticksTakesItsEndpointDown) {
   NodeOptions options;
@@ -170,6 +210,46 @@ TEST_F(EdgesTest, AGrantOfManyReadsThatSticksTakesItsEndpointDown) {
   EXPECT_FALSE(outcome.ok());
   EXPECT_GT(client_->stats().read_timeouts, 0u);
   world_.set_faults({});
+  expect_quiet();
+}
+
+// Who waits for memory without a poller hears of it on whatever thread made room. Found: it heard
+// inside the end of the call whose memory that was, and dropped this call.
+TEST_F(EdgesTest, WhoWaitsForTheMemoryOfAFailedCallMayDropIt) {
+  NodeOptions options;
+  options.pool.bytes_max = 128 << 10;
+  options.pool.landing_reserve_bytes = 64 << 10;
+  options.pool.room_lease_age_min = std::chrono::hours(1);
+  start({}, options);
+  put_ = [](Call& call, Upload&) -> Task<Result<Payload>> {
+    (void)co_await call.on_cancelled();
+    co_return Payload();
+  };
+  struct {
+    Started call, waiting;
+    Result<Buffer> buffer = Status(Code::internal, "not told");
+  } user;
+  {
+    const Poller::Scope scope(client_->poller());
+    user.call = pawl::start(channel_.call(kPut, Payload(), lend(block_of(*client_, 1, 64 << 10))),
+                            Callback<Outcome<Payload>>{[](void*, Outcome<Payload> outcome) {
+                                                         EXPECT_EQ(outcome.status().code(),
+                                                                   Code::connection_lost);
+                                                       },
+                                                       nullptr});
+  }
+  ASSERT_TRUE(world_.run_until([&] { return client_->stats().pool.leases_live == 1; }));
+  user.waiting = pawl::start(client_->pool().acquire(64 << 10),
+                             Callback<Result<Buffer>>{[](void* context, Result<Buffer> buffer) {
+                                                        auto* self =
+                                                            static_cast<decltype(user)*>(context);
+                                                        self->call.drop();
+                                                        self->buffer = std::move(buffer);
+                                                      },
+                                                      &user});
+  world_.fail_connections("client", "server");
+  ASSERT_TRUE(world_.run_until([&] { return user.buffer.ok(); }));
+  user.buffer = Status(Code::internal, "given back");
   expect_quiet();
 }
 

@@ -122,6 +122,22 @@ TEST_F(Faulty, HeldReadsAreExecutedLate) {
   EXPECT_EQ(counters().reads_late, 1u);
 }
 
+TEST_F(Faulty, EachReadIsHeldAsItsOwnPlanSays) {
+  FaultPlan plan{.hold_read = {.probability = 1, .min = 900ms, .max = 900ms}};
+  plan.hold_read_by = [](const WorkRequest& request) {
+    const Duration hold = request.local[0].length > 64 ? 300ms : 100ms;
+    return RandomDelay{.probability = 1, .min = hold, .max = hold};
+  };
+  start(plan);
+  const std::uint64_t large = read(128, 0);
+  const std::uint64_t small = read(64, 128);
+  loop_->run_for(200ms);
+  EXPECT_TRUE(a_->done(small));
+  EXPECT_FALSE(a_->done(large));
+  loop_->run_for(200ms);
+  EXPECT_TRUE(a_->done(large));
+}
+
 TEST_F(Faulty, ReadsHeldShorterAreNotLate) {
   start({.hold_read = {.probability = 1, .min = 10ms, .max = 90ms}, .late_after = 100ms});
   for (std::size_t i = 0; i < 20; ++i) read(64, i * 64);

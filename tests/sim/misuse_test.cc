@@ -136,5 +136,102 @@ TEST(NodeMisuseTest, ANodeWithoutPollersSaysSo) {
   EXPECT_NE(node.status().what().find("pollers"), std::string_view::npos);
 }
 
+TEST(NodeMisuseTest, AGuardThatThisNodeCannotDoIsNamed) {
+  testing::World world{1};
+  int number = 0;
+  for (const Guard guard : {Guard::window, Guard::window_verify, Guard::verify_read, Guard::none,
+                            Guard::disconnect, Guard::deregister}) {
+    NodeOptions options;
+    options.guard = guard;
+    const Status refused = world.add("node" + std::to_string(++number), options).status();
+    EXPECT_FALSE(refused.ok()) << guard_name(guard);
+    EXPECT_FALSE(refused.retryable());
+    EXPECT_NE(refused.what().find(guard_name(guard)), std::string_view::npos) << refused.what();
+  }
+  NodeOptions options;
+  options.guard = Guard::window;
+  options.memory_windows = true;
+  EXPECT_TRUE(world.add("can", options).status().ok());
+  options.guard = Guard::deregister;
+  options.allow_baselines = true;
+  EXPECT_EQ(world.add("cannot", options).status().code(), Code::unimplemented);
+}
+
+TEST_F(MisuseTest, APullThatIsStartedAfterItsHandlerReadsNothing) {
+  start();
+  for (const std::size_t bytes : {std::size_t{5}, kBytes}) {
+    for (const bool confirm : {false, true}) {
+      Operation<Result<Buffer>> pull;
+      Operation<Result<std::vector<Buffer>>> check;
+      put_ = [&](Call& call, Upload& in) -> Task<Result<Payload>> {
+        pull = in.pull(call.pool());
+        check = in.confirm();
+        co_return Payload();
+      };
+      ASSERT_TRUE(put(lend(block_of(*client_, 1, bytes))).ok());
+      const Status status = confirm ? world_.run(*server_, std::move(check)).status()
+                                    : world_.run(*server_, std::move(pull)).status();
+      EXPECT_EQ(status.code(), Code::failed_precondition);
+      EXPECT_NE(status.what().find("the handler has ended"), std::string_view::npos);
+      EXPECT_EQ(server_->stats().reads_posted, 0u);
+      pull.reset();
+      check.reset();
+      expect_quiet();
+    }
+  }
+}
+
+#ifndef __SANITIZE_ADDRESS__
+// Lengths on the wire have 32 bits.
+TEST_F(MisuseTest, ARequestOfMoreThanFourGigabytesIsTooLarge) {
+  start();
+  Payload request((std::size_t{1} << 32) + 8);  // never touched
+  const Outcome<Pulled<Payload>> outcome =
+      world_.run(*client_, channel_.call(kGet, std::move(request), into(client_->pool())));
+  expect_refused_unsent(outcome.status(), Code::too_large, "message_bytes_max");
+  expect_quiet();
+}
+#endif
+
+// A node does not outlive a fork, so these tests begin again in a process of their own.
+TEST(NodeMisuseTest, ANodeThatThreadsTurnIsTurnedByNobodyElse) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  testing::World world(1);
+  Node& node = world.add("node");
+  EXPECT_DEATH(
+      {
+        node.run_background();
+        node.run_once();
+      },
+      "Node::run_once or Node::arm on a node that threads turn already");
+  EXPECT_DEATH(
+      {
+        node.run_background();
+        node.arm();
+      },
+      "Node::run_once or Node::arm on a node that threads turn already");
+  EXPECT_DEATH(
+      {
+        node.run_background();
+        node.run();
+      },
+      "Node::run on a node that threads turn already");
+  node.run_background();
+  node.run_background();
+  node.stop();
+  node.run_once();
+  (void)node.arm();
+}
+
+TEST(NodeMisuseTest, ANodeWithSeveralPollersIsNotTurnedByHand) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  testing::World world(1);
+  NodeOptions options;
+  options.pollers = 2;
+  Node& node = world.add("node", options);
+  EXPECT_DEATH(node.run_once(), "this node has several: use run_background");
+  EXPECT_DEATH((void)node.arm(), "this node has several: use run_background");
+}
+
 }  // namespace
 }  // namespace pawl

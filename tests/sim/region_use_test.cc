@@ -143,7 +143,7 @@ TEST_F(RegionUse, ALentSegmentThatWasReusedIsStaleAloneInItsAnswer) {
     };
     const Outcome<Pulled<Payload>> got = get();
     ASSERT_TRUE(got.ok()) << got.to_string();
-    const std::vector<Result<Block>>& parts = got->parts();
+    const std::span<const Result<Block>> parts = got->parts();
     ASSERT_EQ(parts.size(), 6u);
     ASSERT_TRUE(parts[0].ok() && parts[1].ok() && parts[3].ok());
     for (std::size_t i = 0; i < 4; ++i) {

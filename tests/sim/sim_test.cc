@@ -232,6 +232,39 @@ TEST(SimNetwork, InexactRevocationSaysSuccessAlthoughBytesAreMissing) {
   EXPECT_EQ(pair.a().status(late), "remote_access");
 }
 
+// Promise 10, where `connected` and the first message wait for the same turn.
+TEST(SimNetwork, NothingSucceedsWhileConnectedWaitsToBeTaken) {
+  Pair pair(9);
+  pair.b().on_event = [&](const Event& event) {
+    if (event.kind == EventKind::connect_request) {
+      EXPECT_TRUE(pair.b().fabric().accept(event.endpoint, {.group = {1}}, {}).ok());
+    } else if (event.kind == EventKind::connected) {
+      pair.b().send(event.endpoint, pair.lent->segment(0, 9));
+    }
+  };
+  const EndpointId a = pair.a()
+                           .fabric()
+                           .connect(pair.address(), {.group = {1}}, {}, pair.network.now() + 1s)
+                           .value();
+  const std::uint64_t received = pair.a().receive(a, pair.landing->segment(0, 64));
+  pair.loop.remove(pair.participants[0]);
+  std::size_t completed = 0;
+  pair.participants[0] = pair.loop.add(
+      [&] {  // no poll_event
+        std::array<Completion, 16> out;
+        completed += pair.fabric(0).poll(pair.network.now(), out);
+        return false;
+      },
+      [] { return TimePoint::never(); });
+  pair.run_for(10ms);
+  EXPECT_EQ(completed, 0u);
+  pair.loop.remove(pair.participants[0]);
+  pair.participants[0] = pair.loop.add([&] { return pair.a().turn(); },
+                                       [&] { return pair.fabric(0).next_event_time(); });
+  ASSERT_TRUE(pair.until(received));
+  EXPECT_EQ(pair.a().status(received), "success");
+}
+
 TEST(SimNetwork, AWindowKeyComesBackAfter256Binds) {
   Pair pair(3);
   Window window(pair);

@@ -149,6 +149,8 @@ TEST_F(StackTest, UnknownMethodsAndNoServerAreNamed) {
       world_.run(*client_, channel_.call(make_method("test.Stack/Nothing"), Payload()));
   EXPECT_EQ(unknown.status().code(), Code::unimplemented);
   EXPECT_EQ(unknown.ran(), Ran::no);
+  EXPECT_EQ(unknown.status().what(),
+            "test.Stack/Nothing at server: the peer serves no method of that name");
 
   Channel nowhere = client_->channel("nobody:1");
   CallOptions options;

@@ -50,10 +50,10 @@ PUBLIC_LAYERS = {f"pawl/{name}.h": layer for layer, names in PUBLIC_HEADERS.item
 
 # Libraries from outside: the folders that may include them.
 OUTSIDE = [
-    (re.compile(r"^infiniband/"), ("src/fabric/verbs/", "tools/doctor", "spike/", "tests/vm/"),
-     "only the verbs fabric and the doctor may"),
-    (re.compile(r"^rdma/"), ("src/fabric/verbs/", "tools/doctor", "spike/", "tests/vm/"),
-     "only the verbs fabric and the doctor may"),
+    (re.compile(r"^infiniband/"), ("src/fabric/verbs/", "tools/doctor", "tests/verbs/"),
+     "only the verbs fabric, its tests and the doctor may"),
+    (re.compile(r"^rdma/"), ("src/fabric/verbs/", "tools/doctor", "tests/verbs/"),
+     "only the verbs fabric, its tests and the doctor may"),
     (re.compile(r"^google/protobuf/"),
      ("proto/", "include/pawl/proto/", "codegen/", "tools/", "tests/", "examples/", "bench/"),
      "the core does not know protobuf"),
@@ -96,7 +96,7 @@ def includes(path):
 
 def resolve(path, name):
     """The file of the repository that `name` means in `path`, or None."""
-    folders = ("include", "src", os.path.dirname(path), "tests")
+    folders = ("include", "src", os.path.dirname(path), "tests", ".")
     for candidate in (os.path.normpath(os.path.join(folder, name)) for folder in folders):
         if candidate in KNOWN:
             return candidate

@@ -13,7 +13,7 @@
 #include <variant>
 #include <vector>
 
-#include "pawl/block.h"
+#include "pawl/blocking.h"
 #include "pawl/deadline.h"
 #include "pawl/task.h"
 #include "pawl/task_group.h"

@@ -123,7 +123,7 @@ struct Awaited {
   Started started;
 };
 using AwaitedBuffer = Awaited<Result<Buffer>>;
-using AwaitedLanding = Awaited<Result<std::vector<Buffer>>>;
+using AwaitedLanding = Awaited<Result<detail::FrameVector<Buffer>>>;
 
 /// A pool in hand-moved time, and a poller to wait on. `give(x)` drops and lets the poller turn.
 struct PoolRig : test::Rig {
@@ -132,8 +132,8 @@ struct PoolRig : test::Rig {
   Operation<Result<Buffer>> acquire(std::size_t bytes, Duration deadline = 10s) {
     return pool.acquire(bytes, deadline);
   }
-  Operation<Result<std::vector<Buffer>>> land(std::vector<std::size_t> sizes,
-                                              Duration deadline = 10s) {
+  Operation<Result<detail::FrameVector<Buffer>>> land(std::vector<std::size_t> sizes,
+                                                      Duration deadline = 10s) {
     return pool.core().acquire_landing(sizes, clock.now() + deadline);
   }
   template <class T>
@@ -157,7 +157,7 @@ inline Block landed(Buffer buffer) {
 }
 inline std::vector<Block> land_now(Pool& pool, std::vector<std::size_t> sizes) {
   std::vector<Block> blocks;
-  Result<std::vector<Buffer>> buffers = pool.core().try_acquire_landing(sizes);
+  Result<detail::FrameVector<Buffer>> buffers = pool.core().try_acquire_landing(sizes);
   EXPECT_TRUE(buffers.ok()) << buffers.status().to_string();
   if (buffers.ok()) {
     for (Buffer& buffer : *buffers) blocks.push_back(landed(std::move(buffer)));

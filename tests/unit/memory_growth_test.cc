@@ -3,6 +3,7 @@
 #include <condition_variable>
 
 #include "memory_fixture.h"
+#include "support/host_kind.h"
 
 namespace pawl {
 namespace {
@@ -10,7 +11,7 @@ namespace {
 using namespace memory_test;  // NOLINT(google-build-using-namespace)
 
 /// Allocates when it is told to, and says on which thread.
-class SlowMemory final : public MemoryKind {
+class SlowMemory final : public testing::HostKind {
  public:
   [[nodiscard]] std::string_view name() const override { return "slow"; }
   Result<std::span<std::byte>> allocate(std::size_t bytes) override {
@@ -19,16 +20,8 @@ class SlowMemory final : public MemoryKind {
     ++asked_;
     changed_.notify_all();
     changed_.wait(lock, [&] { return open_ >= asked_; });
-    return host_.allocate(bytes);
+    return HostKind::allocate(bytes);
   }
-  void free(std::span<std::byte> memory) noexcept override { host_.free(memory); }
-  [[nodiscard]] int dma_buf_fd(std::span<const std::byte>) const override { return -1; }
-  void copy_in(std::byte* to, std::span<const std::byte> from) override { host_.copy_in(to, from); }
-  void copy_out(std::span<std::byte> to, const std::byte* from) const override {
-    host_.copy_out(to, from);
-  }
-  [[nodiscard]] bool cpu_readable() const override { return true; }
-  [[nodiscard]] bool host() const override { return true; }
 
   void wait_until_asked(int times) {
     std::unique_lock lock(mutex_);
@@ -45,7 +38,6 @@ class SlowMemory final : public MemoryKind {
   std::mutex mutex_;
   std::condition_variable changed_;
   int asked_ = 0, open_ = 0;
-  HostMemory host_;
 };
 
 void turn_until(PoolRig& rig, const AwaitedBuffer& awaited) {

@@ -8,10 +8,10 @@ namespace {
 using namespace memory_test;  // NOLINT(google-build-using-namespace)
 using memory::Landing;
 using memory::QuarantineEntry;
-using memory::QuarantineReason;
 
 Landing landing_of(Pool& pool, std::size_t bytes, std::size_t land) {
-  std::vector<Buffer> buffers = std::move(*pool.core().try_acquire_landing(std::array{bytes}));
+  detail::FrameVector<Buffer> buffers =
+      std::move(*pool.core().try_acquire_landing(std::array{bytes}));
   return std::move(*Landing::into_buffer(std::move(buffers[0]), land));
 }
 
@@ -119,13 +119,20 @@ TEST(MemoryQuarantine, ShowsWhatIsHeldAndWhySince) {
   EXPECT_EQ(totals.oldest, start);
   EXPECT_EQ(totals.bytes_by_reason[static_cast<std::size_t>(QuarantineReason::endpoint_drain)],
             8192u);
-  EXPECT_EQ(memory::quarantine_reason_name(entries[0].reason), "endpoint drain");
+  EXPECT_EQ(quarantine_reason_name(entries[0].reason), "endpoint drain");
+  rig.clock.advance(20ms);
+  const PoolStats stats = rig.pool.stats();
+  EXPECT_EQ(stats.bytes_quarantined_for(QuarantineReason::endpoint_drain), 8192u);
+  EXPECT_EQ(stats.bytes_quarantined_for(QuarantineReason::read_in_flight), 4096u);
+  EXPECT_EQ(stats.bytes_quarantined_for(QuarantineReason::cancel_unacked), 0u);
+  EXPECT_EQ(stats.quarantined_longest, Duration(20ms));
   Landing moved = std::move(a);
   EXPECT_EQ(rig.pool.stats().buffers_quarantined, 2u);
   (void)std::move(moved).discard();
   b.set_quarantine(QuarantineReason::none, start);
   EXPECT_EQ(rig.pool.stats().bytes_quarantined, 0u);
   EXPECT_EQ(rig.pool.core().quarantine().totals().oldest, TimePoint::never());
+  EXPECT_EQ(rig.pool.stats().quarantined_longest, Duration{0});
 }
 
 // Found: quarantine_bytes_max refused nothing.
@@ -158,7 +165,7 @@ TEST(MemoryQuarantine, ALeaseThatSettlesLaterHoldsItsMemoryUntilTheProof) {
                       /*settles_later=*/true, Guard::window));
   std::move(block).retire();
   EXPECT_FALSE(lease->live());
-  lease->set_quarantine(QuarantineReason::revoke, rig.clock.now());
+  lease->set_quarantine(QuarantineReason::cancel_unacked, rig.clock.now());
   EXPECT_EQ(rig.pool.stats().bytes_quarantined, 64 * kKiB);
   AwaitedBuffer waiter(rig, rig.acquire(64 * kKiB, 3600s));
   rig.advance(1800s);
@@ -178,6 +185,20 @@ TEST(MemoryQuarantine, ABlockUnderAnUnsettledLeaseIsNotUnique) {
   EXPECT_EQ(std::move(block).unique().status().code(), Code::failed_precondition);
   lease->settle();
   EXPECT_TRUE(std::move(block).unique().ok());  // NOLINT(bugprone-use-after-move): unchanged
+}
+
+TEST(MemoryLanding, OneAcrossTwoBlocksOfARegionMakesBothStale) {
+  Pool pool(small_pool());
+  std::vector<std::byte> memory(64 * kKiB);
+  const Region region =
+      std::move(*Region::create(pool, memory, nullptr, {.block_bytes = 4 * kKiB}));
+  std::vector<Block> blocks;
+  for (std::size_t i = 0; i < 4; ++i) blocks.push_back(*region.block(i));
+  const Landing landing = std::move(*Landing::into_region(region, 6 * kKiB, 4 * kKiB));
+  EXPECT_TRUE(BufferAccess::present(blocks[0]).ok());
+  EXPECT_EQ(BufferAccess::present(blocks[1]).code(), Code::stale);
+  EXPECT_EQ(BufferAccess::present(blocks[2]).code(), Code::stale);
+  EXPECT_TRUE(BufferAccess::present(blocks[3]).ok());
 }
 
 }  // namespace

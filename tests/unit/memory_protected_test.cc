@@ -70,12 +70,12 @@ TEST_F(MemoryProtected, ItIsNotForVerifyRead) {
 }
 
 TEST_F(MemoryProtected, LandAcceptDiscardAndQuarantine) {
-  std::vector<Buffer> buffers =
+  detail::FrameVector<Buffer> buffers =
       std::move(*rig_.pool.core().try_acquire_landing(std::array{kMiB / 4, std::size_t{5000}}));
   Landing whole = std::move(*Landing::into_buffer(std::move(buffers[0]), kMiB / 4));
   Landing part = std::move(*Landing::into_buffer(std::move(buffers[1]), 5000));
   part.copy_in(0, std::vector<std::byte>(5000, std::byte{4}));
-  whole.set_quarantine(memory::QuarantineReason::read_in_flight, rig_.clock.now());
+  whole.set_quarantine(QuarantineReason::read_in_flight, rig_.clock.now());
   const Block block = std::move(part).accept(4000);
   EXPECT_TRUE(holds(block, 4));
   const LeaseHandle onward = std::move(*lend(rig_.pool, block));
@@ -101,7 +101,7 @@ TEST_F(MemoryProtected, ARegionOfIt) {
 }
 
 TEST_F(MemoryProtected, MergingSplittingAndWaitingTouchNothing) {
-  std::vector<Buffer> small;
+  detail::FrameVector<Buffer> small;
   for (int i = 0; i < 100; ++i) small.push_back(must(rig_.pool.try_acquire(4096)));
   AwaitedBuffer large(rig_, rig_.acquire(512 * kKiB));
   small.clear();

@@ -18,7 +18,8 @@ using memory::LeaseEnd;
 using memory::LeaseHandle;
 
 /// Runs `mine` and `theirs` at the same time, `rounds` times, each pair between `before` and
-/// `after` on the calling thread.
+/// `after` on the calling thread. The other thread ends after the last `after`: at its end the free
+/// buffers that it caches go back to the pool one by one, and count as in use on their way.
 template <class Before, class Mine, class Theirs, class After>
 void race(int rounds, Before before, Mine mine, Theirs theirs, After after) {
   std::barrier<> gate(2);
@@ -28,6 +29,7 @@ void race(int rounds, Before before, Mine mine, Theirs theirs, After after) {
       theirs();
       gate.arrive_and_wait();
     }
+    gate.arrive_and_wait();
   });
   for (int i = 0; i < rounds; ++i) {
     before();
@@ -36,6 +38,7 @@ void race(int rounds, Before before, Mine mine, Theirs theirs, After after) {
     gate.arrive_and_wait();
     after();
   }
+  gate.arrive_and_wait();
   other.join();
 }
 
@@ -273,6 +276,29 @@ TEST(MemoryRace, ReuseAgainstBlockAndLend) {
 }
 
 // Time stands still, so nothing but a release can serve a waiter: one that is passed by hangs.
+// case 7: the pool's helper thread deletes the region, and with it the pool, while the thread that
+// gave it that to do is still on its way out. The thread sanitizer looks on. Found: it woke the
+// helper by what was gone.
+TEST(MemoryRace, TheLastRegionMayTakeThePoolWithIt) {
+  std::vector<std::byte> memory(64 * kKiB);
+  PoolOptions options = small_pool();
+  options.grow_inline = false;
+  for (int i = 0; i < 50; ++i) {
+    std::atomic<bool> gone{false};
+    Region region;
+    {
+      Pool pool(options);
+      const std::shared_ptr<void> keep_alive(
+          &gone, [](void* flag) { static_cast<std::atomic<bool>*>(flag)->store(true); });
+      Result<Region> made = Region::create(pool, memory, keep_alive);
+      ASSERT_TRUE(made.ok()) << made.status().to_string();
+      region = *std::move(made);
+    }
+    region = Region();
+    while (!gone) std::this_thread::yield();
+  }
+}
+
 TEST(MemoryRace, NoWakeUpIsLost) {
   ManualClock clock;
   PoolOptions options = small_pool(256 * kKiB);
@@ -298,7 +324,7 @@ TEST(MemoryRace, NoWakeUpIsLost) {
       slot.there.acquire();
       served += slot.buffer.ok();
       const Result<Buffer> more = pool.try_acquire(std::size_t{4096} << random() % 4);
-      const Result<std::vector<Buffer>> landing =
+      const Result<detail::FrameVector<Buffer>> landing =
           pool.core().try_acquire_landing(std::array{std::size_t{4096} << random() % 5});
       slot.buffer = Status(Code::internal, "not told");
     }

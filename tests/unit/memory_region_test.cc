@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of the user's own: who may write a block of it, and when it may be unmapped.
 #include <algorithm>
+#include <condition_variable>
 #include <thread>
 
 #include "memory_fixture.h"
@@ -182,6 +183,7 @@ TEST_F(MemoryRegion, OneStaleSegmentRefusesALeaseAndNothingStaysLent) {
 // Mutation: without the look after the copy this fails.
 TEST_F(MemoryRegion, ACopyThatReuseInterruptedIsStale) {
   testing::InterruptedMemory kind;
+  region_ = Region();  // the same bytes, of another kind
   Region region = std::move(*Region::create(pool(), memory_, nullptr, {.kind = &kind}));
   const Block block = *region.block(0, 2);
   kind.meanwhile = [&] {
@@ -315,11 +317,29 @@ TEST_F(MemoryRegion, TheKeepAliveGoesWithTheLastThatHoldsTheMemory) {
   EXPECT_TRUE(watch.expired());
 }
 
+TEST_F(MemoryRegion, ClosingItDropsTheKeepAliveNoEarlier) {
+  std::weak_ptr<int> watch = keep_alive_;
+  keep_alive_.reset();
+  Landing landing = land(2);
+  {
+    const Poller::Scope scope(rig_.poller);
+    const Started closing = start(region_.close(), Callback<Status>{[](void*, Status) {}, nullptr});
+    EXPECT_FALSE(watch.expired()) << "a READ may still land";
+    region_ = Region();
+    EXPECT_FALSE(watch.expired());
+    (void)std::move(landing).discard();
+    while (rig_.poller.run_once()) {
+    }
+  }
+  EXPECT_TRUE(watch.expired());
+}
+
 TEST_F(MemoryRegion, TheKeepAliveOutlivesThePoolsRegistrations) {
   FakeDevice device;
   ASSERT_TRUE(pool().core().attach(device).ok());
   const std::size_t with = device.registered.size();
   bool registered_at_drop = true;
+  region_ = Region();  // the same bytes, with another keep-alive
   region_ = std::move(*Region::create(pool(), memory_, std::shared_ptr<void>(&device, [&](void*) {
                                         registered_at_drop = device.registered.size() > with - 1;
                                       })));
@@ -374,6 +394,80 @@ TEST_F(MemoryRegion, ACloseThatIsDroppedClosesAllTheSame) {
   rig_.turn();
   EXPECT_FALSE(closed.done());
   expect_refused(region_.block(5).status(), "closed");
+}
+
+/// A device that deregisters when it is told to.
+class SlowDevice final : public Registrar {
+ public:
+  [[nodiscard]] std::string_view registrar_name() const override { return "slow:0"; }
+  Result<MemoryHandle> register_memory(std::span<std::byte>, MemoryKind&, MemoryUse) override {
+    ++registered;
+    return MemoryHandle{1};
+  }
+  Status deregister_memory(MemoryHandle) override {
+    std::unique_lock lock(mutex_);
+    asked_ = true;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return open_; });
+    --registered;
+    thread = std::this_thread::get_id();
+    return {};
+  }
+
+  void wait_until_asked() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return asked_; });
+  }
+  void let() {
+    const std::lock_guard lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+  }
+  std::atomic<int> registered{0};
+  std::thread::id thread;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool asked_ = false, open_ = false;
+};
+
+// Found: the helper's thread held the pool longer than its owner did, and destroyed it while the
+// process ended.
+TEST(MemoryRegionEnd, APoolIsGoneAfterWhatItsHelperHasToDo) {
+  SlowDevice device;
+  std::vector<std::byte> memory(kBlock);
+  PoolOptions options = small_pool();
+  options.grow_inline = false;
+  std::optional<Pool> pool(std::in_place, options);
+  ASSERT_TRUE(pool->core().attach(device).ok());
+  const int before = device.registered;
+  ASSERT_TRUE(Region::create(*pool, memory, nullptr).ok()) << "and dropped";
+  device.wait_until_asked();
+  std::thread later([&] {
+    for (int i = 0; i < 1000; ++i) std::this_thread::yield();
+    device.let();
+  });
+  pool.reset();
+  EXPECT_EQ(device.registered, before - 1) << "the words of leases went too";
+  EXPECT_NE(device.thread, std::thread::id());
+  later.join();
+}
+
+TEST(MemoryRegionEnd, OneThatOutlivesThePoolIsDeregisteredByWhoDropsIt) {
+  SlowDevice device;
+  device.let();
+  std::vector<std::byte> memory(kBlock);
+  PoolOptions options = small_pool();
+  options.grow_inline = false;
+  std::optional<Pool> pool(std::in_place, options);
+  ASSERT_TRUE(pool->core().attach(device).ok());
+  Region region = std::move(*Region::create(*pool, memory, nullptr));
+  pool.reset();
+  EXPECT_GT(device.registered, 0);
+  region = Region();
+  EXPECT_EQ(device.registered, 0);
+  EXPECT_EQ(device.thread, std::this_thread::get_id());
 }
 
 }  // namespace

@@ -77,6 +77,65 @@ TEST(MemoryReserve, TheOldestLeaseEndsForWhatIsToBeLent) {
   EXPECT_TRUE(leases[1]->live() && leases[2]->live());
 }
 
+// Both could be ended: the one that was lent first is, and one is enough.
+TEST(MemoryReserve, RoomIsMadeByTheOldestLeaseAlone) {
+  PoolOptions options = small_pool(128 * kKiB);
+  PoolRig rig(options);
+  const TimePoint start = rig.clock.now();
+  const LeaseHandle young =
+      std::move(*lend(rig.pool, block_of(rig.pool, 64 * kKiB), start + Duration(100us)));
+  const LeaseHandle old = std::move(*lend(rig.pool, block_of(rig.pool, 64 * kKiB), start));
+  rig.clock.advance(10ms);
+  const Result<Buffer> room = rig.pool.try_acquire(64 * kKiB);
+  EXPECT_TRUE(room.ok()) << room.status().to_string();
+  EXPECT_FALSE(old->live());
+  EXPECT_TRUE(young->live());
+  EXPECT_EQ(rig.pool.stats().leases_ended_for_room, 1u);
+}
+
+// Its end would give nothing back before the proof.
+TEST(MemoryReserve, ALeaseThatSettlesLaterIsNotEndedForRoom) {
+  PoolRig rig(small_pool(64 * kKiB));
+  Block block = block_of(rig.pool, 64 * kKiB);
+  const LeaseHandle lease = std::move(
+      *lend(rig.pool, std::span(&block, 1), rig.clock.now(), nullptr, /*settles_later=*/true));
+  block = Block();
+  rig.clock.advance(10ms);
+  EXPECT_EQ(rig.pool.try_acquire(64 * kKiB).status().code(), Code::resource_exhausted);
+  EXPECT_TRUE(lease->live());
+  EXPECT_EQ(rig.pool.stats().leases_ended_for_room, 0u);
+  lease->end(memory::LeaseEnd::released);
+  lease->settle();
+}
+
+TEST(MemoryReserve, SlotsOfRefusedLeasesComeBack) {
+  PoolRig rig(small_pool());  // 64 slots
+  std::vector<std::byte> memory(64 * kKiB);
+  const Region region = std::move(*Region::create(rig.pool, memory, nullptr));
+  const Block stale = *region.block(0);
+  ASSERT_TRUE(region.reuse(0).ok());
+  for (int i = 0; i < 100; ++i) {
+    const Status refused =
+        lend(rig.pool, std::span(&stale, 1), TimePoint{0}, nullptr, /*settles_later=*/true)
+            .status();
+    ASSERT_EQ(refused.code(), Code::stale) << i << ": " << refused.to_string();
+  }
+  EXPECT_TRUE(lend(rig.pool, block_of(rig.pool, 4096)).ok());
+}
+
+// What was landed into is the reserve's, not the releasing thread's.
+TEST(MemoryReserve, LandedMemoryIsNotHandedOutToBeLentUncounted) {
+  PoolRig rig(quarter_reserved());
+  land_now(rig.pool, std::vector<std::size_t>(256, 4 * kKiB));  // all of it, and home again
+  std::vector<Buffer> held;
+  for (;;) {
+    Result<Buffer> buffer = rig.pool.try_acquire(4 * kKiB);
+    if (!buffer.ok()) break;
+    held.push_back(*std::move(buffer));
+  }
+  EXPECT_EQ(held.size(), 192u);
+}
+
 TEST(MemoryReserve, ALeaseOfManyIsRefusedAsAWhole) {
   PoolRig rig(quarter_reserved());
   const std::vector<Block> all = land_now(rig.pool, {kPart, kPart, kPart, kPart});

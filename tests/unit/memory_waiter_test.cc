@@ -225,7 +225,7 @@ TEST(MemoryWaiter, QuarantineThatEndsServesTheNext) {
   PoolRig rig(one_slab(64 * kKiB));
   Buffer buffer = must(rig.pool.try_acquire(64 * kKiB));
   memory::Landing landing = std::move(*memory::Landing::into_buffer(std::move(buffer), 4096));
-  landing.set_quarantine(memory::QuarantineReason::read_in_flight, rig.clock.now());
+  landing.set_quarantine(QuarantineReason::read_in_flight, rig.clock.now());
   AwaitedBuffer waiter(rig, rig.acquire(64 * kKiB));
   rig.advance(1s);
   EXPECT_FALSE(waiter.done()) << "time releases nothing";

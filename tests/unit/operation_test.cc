@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "pawl/block.h"
+#include "pawl/blocking.h"
 #include "pawl/deadline.h"
 #include "pawl/task.h"
 #include "unit/runtime_support.h"

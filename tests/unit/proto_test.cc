@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "pawl/block.h"
+#include "pawl/blocking.h"
 #include "pawl/completer.h"
 #include "pawl/poller.h"
 #include "pawl/proto/client.h"

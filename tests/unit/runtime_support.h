@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/list.h"
-#include "pawl/block.h"
+#include "pawl/blocking.h"
 #include "pawl/operation.h"
 #include "pawl/poller.h"
 #include "pawl/result.h"

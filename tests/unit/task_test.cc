@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "pawl/block.h"
+#include "pawl/blocking.h"
 #include "pawl/deadline.h"
 #include "pawl/poller.h"
 #include "unit/runtime_support.h"

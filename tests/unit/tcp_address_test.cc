@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "fabric/tcp/address.h"
+#include "fabric/socket/address.h"
 
 namespace pawl::fabric::tcp {
 namespace {
@@ -50,11 +50,12 @@ TEST(TcpAddress, NonsenseIsRefusedByASentenceThatShowsIt) {
                                   std::string("[::1]"),
                                   std::string("[::1"),
                                   std::string("[127.0.0.1]:80"),
+                                  std::string("[fe80::1]:80"),
                                   std::string("[fe80::1%nosuchif]:1"),
                                   std::string("unix:"),
                                   std::string("unix:@"),
-                                  "unix:/" + std::string(108, 'x'),
-                                  std::string(254, 'a') + ":1",
+                                  std::string("unix:/").append(108, 'x'),
+                                  std::string(254, 'a').append(":1"),
                                   std::string("ho st:1"),
                                   std::string("http://host:80/"),
                                   std::string("tcp://host:80"),
