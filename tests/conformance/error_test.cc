@@ -268,6 +268,35 @@ TEST_P(Errors, BlockedPathsHoldEverythingBackAndLoseNothing) {
   EXPECT_EQ(a_.status(read), "success");
 }
 
+TEST_P(Errors, Promise12AHostThatVanishedIsNoticedByWhatItDoesNotAcknowledge) {
+  if (!world_->vanish(1))
+    GTEST_SKIP() << "over sockets: TcpSocket.APeerThatStopsAcknowledgingIsRetryExceeded";
+  const std::uint64_t waiting = a_.receive(link_.a, area_a_->segment(0, 64));
+  run_for(10s);
+  EXPECT_EQ(a_.count(EventKind::failed, link_.a), 0u) << "nothing asked it for an answer";
+  EXPECT_FALSE(a_.done(waiting));
+  const std::uint64_t sent = a_.send(link_.a, area_a_->segment(1024, 64));
+  const std::uint64_t behind = a_.send(link_.a, area_a_->segment(1024, 64));
+  ASSERT_TRUE(run_until([&] {
+    return a_.event(EventKind::failed, link_.a) != nullptr && a_.outstanding(link_.a) == 0;
+  }));
+  EXPECT_EQ(a_.count(EventKind::failed, link_.a), 1u);
+  EXPECT_FALSE(a_.event(EventKind::failed, link_.a)->status.ok());
+  EXPECT_EQ(a_.status(sent), "retry_exceeded") << "the oldest";
+  EXPECT_EQ(a_.status(behind), "flushed");
+  EXPECT_EQ(a_.status(waiting), "flushed");
+}
+
+TEST_P(Errors, Promise12AnEndpointWithAReceivePostedHearsOfThePeersEnd) {
+  const std::uint64_t waiting = a_.receive(link_.a, area_a_->segment(0, 64));
+  b_.fabric().close(link_.b);
+  ASSERT_TRUE(run_until(
+      [&] { return a_.event(EventKind::failed, link_.a) != nullptr && a_.done(waiting); }));
+  EXPECT_EQ(a_.status(waiting), "flushed");
+  run_for(5ms);
+  EXPECT_EQ(a_.count(EventKind::failed, link_.a), 1u);
+}
+
 TEST_P(Errors, ResourcesCountWhatExists) {
   const Fabric::Resources before = a_.fabric().resources();
   EXPECT_EQ(before.endpoints, 1u);

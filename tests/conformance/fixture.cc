@@ -12,6 +12,11 @@ std::array<std::unique_ptr<Side>, kFabrics> make_sides(World& world, std::index_
   return {std::make_unique<Side>(world.fabric(I), world.clock(), 1 + 1'000'000 * I)...};
 }
 
+std::string why_not(const Side& side, EndpointId endpoint) {
+  const Event* const failed = side.event(EventKind::connect_failed, endpoint);
+  return failed == nullptr ? "" : failed->status.to_string() + "\n";
+}
+
 }  // namespace
 
 Conformance::Conformance()
@@ -19,7 +24,10 @@ Conformance::Conformance()
       sides_(make_sides(*world_, std::make_index_sequence<kFabrics>())),
       a_(*sides_[0]),
       b_(*sides_[1]),
-      c_(*sides_[2]) {}
+      c_(*sides_[2]) {
+  const char* const missing = GetParam().missing();
+  if (missing != nullptr) [missing] { GTEST_SKIP() << missing; }();
+}
 
 bool Conformance::run_until(const std::function<bool()>& done, Duration limit) {
   const TimePoint end = world_->now() + limit;
@@ -66,10 +74,11 @@ Link Conformance::connect(Side& from, Side& to, const EndpointOptions& from_opti
   const Link link{.a = *endpoint, .b = request->endpoint};
   const Status accepted = to.fabric().accept(link.b, to_options, hello("welcome"));
   EXPECT_TRUE(accepted.ok()) << accepted.to_string();
-  EXPECT_TRUE(run_until([&] {
+  const bool connected = run_until([&] {
     return from.event(EventKind::connected, link.a) != nullptr &&
            to.event(EventKind::connected, link.b) != nullptr;
-  }));
+  });
+  EXPECT_TRUE(connected) << why_not(from, link.a) << why_not(to, link.b);
   return link;
 }
 

@@ -41,7 +41,7 @@ class Conformance : public ::testing::TestWithParam<Kind> {
   void TearDown() override;
 
   /// Turns and time, until `done` or `limit`; returns what `done` says at the end.
-  bool run_until(const std::function<bool()>& done, Duration limit = 20s);
+  bool run_until(const std::function<bool()>& done, Duration limit = 60s);
   /// Lets that much time pass: for things that must not happen.
   void run_for(Duration duration);
 
@@ -52,7 +52,7 @@ class Conformance : public ::testing::TestWithParam<Kind> {
   std::string address(Side& side);
   /// Waits for the next connect_request at `side` that was not handed out before.
   const Event* next_request(Side& side);
-  TimePoint soon() const { return world_->now() + 10s; }
+  TimePoint soon() const { return world_->now() + 60s; }
 
   /// The bytes at `base`, exposed to group 1 of `side`.
   static RemoteAddress expose(Side& side, Area& area, std::size_t offset, std::size_t bytes,

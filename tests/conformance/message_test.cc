@@ -206,6 +206,29 @@ TEST_P(Messages, UnsignalledOnesCompleteWithTheNextSignalledOne) {
   EXPECT_TRUE(a_.done(second[2]));
 }
 
+TEST_P(Messages, SilentOnesNeverFillTheQueue) {
+  constexpr std::size_t kMessages = 40;
+  constexpr std::uint32_t kDepth = 8;
+  const Link link = connect(a_, b_, {.group = {1}, .send_depth = kDepth});
+  Area& out = a_.area(4096);
+  Area& in = b_.area(kMessages * 64);
+  for (std::size_t i = 0; i < kMessages; ++i) b_.receive(link.b, in.segment(i * 64, 64));
+  const LocalSegment segment = out.segment(0, 64);
+  const WorkRequest quiet{.op = Opcode::send, .signalled = false, .local = std::span(&segment, 1)};
+  std::vector<std::uint64_t> posted;
+  const auto post_one = [&] {
+    Status why;
+    const auto ids = a_.post(link.a, {quiet}, why);
+    posted.insert(posted.end(), ids.begin(), ids.end());
+    return posted.size() == kMessages;
+  };
+  ASSERT_TRUE(run_until(post_one)) << posted.size() << " were accepted";
+  ASSERT_TRUE(run_until([&] { return b_.completions.size() == kMessages; }));
+  run_for(5ms);
+  EXPECT_GE(a_.completions.size(), kMessages - kDepth);
+  EXPECT_LT(a_.completions.size(), kMessages) << "each was signalled";
+}
+
 TEST_P(Messages, Promise8AMessageWithoutAReceiveWaits) {
   const Link link = connect(a_, b_);
   Area& out = a_.area(4096);
@@ -239,6 +262,39 @@ TEST_P(Messages, Promise8AReadBehindAWaitingMessageWaitsToo) {
   b_.receive(link.b, lent.segment(4096, 64));
   ASSERT_TRUE(run_until([&] { return a_.done(sent) && a_.done(read); }));
   EXPECT_EQ(a_.status(read), "success");
+}
+
+TEST_P(Messages, WhoseSendSucceededSurvivesClose) {
+  // b takes one completion in each of its turns, so that over sockets most of them wait there when
+  // it hears of the end.
+  constexpr std::size_t kCount = 16;
+  const Link link = connect(a_, b_);
+  Area& out = a_.area(kCount * 64);
+  Area& in = b_.area(kCount * 64);
+  std::vector<std::uint64_t> received;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    out.fill_pattern(i * 64, 64, i);
+    received.push_back(b_.receive(link.b, in.segment(i * 64, 64)));
+  }
+  const std::uint64_t behind = b_.receive(link.b, in.segment(0, 64));
+  std::size_t sent = 0;
+  a_.on_completion = [&](const Completion& c) {
+    EXPECT_EQ(c.status, CompletionStatus::success);
+    if (++sent == kCount) a_.fabric().close(link.a);
+  };
+  for (std::size_t i = 0; i < kCount; ++i) a_.send(link.a, out.segment(i * 64, 64));
+  const TimePoint limit = soon();
+  while (a_.event(EventKind::closed, link.a) == nullptr && world_->now() < limit) {
+    const bool came = a_.turn();
+    if (!b_.turn(1) && !came) world_->wait(limit);
+  }
+  ASSERT_EQ(sent, kCount);
+  ASSERT_TRUE(run_until([&] { return b_.done(behind); }));
+  for (std::size_t i = 0; i < kCount; ++i) {
+    EXPECT_EQ(b_.status(received[i]), "success") << i;
+    EXPECT_TRUE(in.read(i * 64, 64) == pattern(64, i)) << i;
+  }
+  EXPECT_EQ(b_.status(behind), "flushed");
 }
 
 TEST_P(Messages, Promise11TooLongForItsReceiveFailsBothEnds) {

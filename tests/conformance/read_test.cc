@@ -97,6 +97,36 @@ TEST_P(Reads, MoreThanTheDepthAreServedAll) {
   EXPECT_TRUE(landing_->read(0, 800'000) == pattern(kBytes, 1).substr(0, 800'000));
 }
 
+TEST_P(Reads, OnesBeyondTheDepthHoldUpWhatFollows) {
+  if (std::string_view(GetParam().name).starts_with("faulty")) {
+    GTEST_SKIP() << "this decorator takes the READs that it holds out of their queue";
+  }
+  // The message behind the second READ starts when the first has made room for that.
+  constexpr std::size_t kRead = 1 << 19;
+  const Link link = connect(a_, b_, {.group = {1}, .read_depth = 1});
+  const RemoteAddress remote = expose(b_, *lent_, 0, kBytes);
+  Area& slots = b_.area(4096, MemoryUse::messages);
+  const std::uint64_t received = b_.receive(link.b, slots.segment(0, 64));
+  bool first_was_there = false;
+  b_.on_completion = [&](const Completion& c) {
+    if (c.id != received) return;
+    first_was_there = landing_->read(0, kRead) == pattern(kBytes, 1).substr(0, kRead);
+  };
+  const LocalSegment first = landing_->segment(0, kRead);
+  const LocalSegment second = landing_->segment(kRead, kRead);
+  const LocalSegment message = landing_->segment(0, 64);
+  Status why;
+  const auto ids = a_.post(link.a,
+                           {{.op = Opcode::read, .local = std::span(&first, 1), .remote = remote},
+                            {.op = Opcode::read, .local = std::span(&second, 1), .remote = remote},
+                            {.op = Opcode::send, .local = std::span(&message, 1)}},
+                           why);
+  ASSERT_EQ(ids.size(), 3u) << why.to_string();
+  ASSERT_TRUE(run_until([&] { return a_.all_done(ids) && b_.done(received); }));
+  EXPECT_TRUE(first_was_there);
+  for (const std::uint64_t id : ids) EXPECT_EQ(a_.status(id), "success");
+}
+
 TEST_P(Reads, OfManyMegabytes) {
   constexpr std::size_t kLarge = 6 << 20;
   Area& lent = b_.area(kLarge);

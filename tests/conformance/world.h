@@ -38,6 +38,11 @@ class World {
     static_cast<void>(from), static_cast<void>(to);
     return false;
   }
+  /// The host of this fabric answers nothing from now on; false where that cannot be done.
+  virtual bool vanish(std::size_t index) {
+    static_cast<void>(index);
+    return false;
+  }
   /// True if time moves only in `wait`.
   [[nodiscard]] virtual bool virtual_time() const = 0;
 };
@@ -46,6 +51,8 @@ class World {
 struct Kind {
   const char* name;
   std::unique_ptr<World> (*make)();
+  /// Why it cannot run on this machine; nullptr if it can.
+  const char* (*missing)() = [] { return static_cast<const char*>(nullptr); };
 };
 inline void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The implementations that the suite runs over. A new one is a World and a line in kKinds.
+// The implementations that the suite runs over. A new one is a World and a line in kKinds;
+// verbs is in the list where there is a device.
 #include <poll.h>
 #include <unistd.h>
 
@@ -8,12 +9,15 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "conformance/world.h"
 #include "fabric/faulty/faulty_fabric.h"
 #include "fabric/sim/fabric.h"
 #include "fabric/sim/network.h"
 #include "fabric/tcp/tcp_fabric.h"
+#include "fabric/verbs/verbs_fabric.h"
+#include "support/loopback.h"
 
 namespace pawl::fabric::conformance {
 namespace {
@@ -45,6 +49,10 @@ class SimWorld : public World {
   }
   bool unblock(std::size_t from, std::size_t to) override {
     network_.unblock(kNames[from], kNames[to]);
+    return true;
+  }
+  bool vanish(std::size_t index) override {
+    network_.block_node(kNames[index]);
     return true;
   }
   bool virtual_time() const override { return true; }
@@ -103,6 +111,7 @@ class FaultyWorld final : public World {
   }
   bool block(std::size_t from, std::size_t to) override { return inner_->block(from, to); }
   bool unblock(std::size_t from, std::size_t to) override { return inner_->unblock(from, to); }
+  bool vanish(std::size_t index) override { return inner_->vanish(index); }
   bool virtual_time() const override { return inner_->virtual_time(); }
 
  private:
@@ -129,18 +138,10 @@ std::unique_ptr<World> make_faulty_rough() {
   return std::make_unique<FaultyWorld>(make_rough_sim(), slow_plan());
 }
 
-/// Real sockets and real time: loopback, ports that the system chooses.
-class TcpWorld : public World {
+/// Fabrics in real time, with descriptors to sleep on.
+class RealWorld : public World {
  public:
-  explicit TcpWorld(const char* address) : address_(address) {
-    for (auto& fabric : fabrics_) fabric = tcp::make_tcp_fabric().value();
-  }
-
   Fabric& fabric(std::size_t index) override { return *fabrics_[index]; }
-  std::string any_address(std::size_t) override {
-    if (std::string_view(address_) != "unix") return address_;
-    return "unix:@pawl-conformance-" + std::to_string(::getpid()) + "-" + std::to_string(++names_);
-  }
   std::string dead_address() override {
     if (dead_.empty()) {
       Fabric& fabric = *fabrics_[0];
@@ -166,12 +167,28 @@ class TcpWorld : public World {
   }
   bool virtual_time() const override { return false; }
 
+ protected:
+  std::array<std::unique_ptr<Fabric>, kFabrics> fabrics_;
+
  private:
   SteadyClock clock_;
+  std::string dead_;
+};
+
+/// Real sockets: loopback, ports that the system chooses.
+class TcpWorld final : public RealWorld {
+ public:
+  explicit TcpWorld(const char* address) : address_(address) {
+    for (auto& fabric : fabrics_) fabric = tcp::make_tcp_fabric().value();
+  }
+  std::string any_address(std::size_t) override {
+    if (std::string_view(address_) != "unix") return address_;
+    return "unix:@pawl-conformance-" + std::to_string(::getpid()) + "-" + std::to_string(++names_);
+  }
+
+ private:
   const char* address_;
   static inline int names_ = 0;
-  std::string dead_;
-  std::array<std::unique_ptr<Fabric>, kFabrics> fabrics_;
 };
 
 std::unique_ptr<World> make_tcp() { return std::make_unique<TcpWorld>("127.0.0.1:0"); }
@@ -179,6 +196,25 @@ std::unique_ptr<World> make_tcp6() { return std::make_unique<TcpWorld>("[::1]:0"
 std::unique_ptr<World> make_unix() { return std::make_unique<TcpWorld>("unix"); }
 std::unique_ptr<World> make_faulty_tcp() {
   return std::make_unique<FaultyWorld>(make_tcp(), slow_plan());
+}
+
+/// Real devices: the fabrics take the usable ports in turn, so that two ports are on the path where
+/// there are two.
+class VerbsWorld final : public RealWorld {
+ public:
+  VerbsWorld() {
+    const std::vector<verbs::PortInfo> ports = verbs::list_ports().usable;
+    for (std::size_t i = 0; i < kFabrics; ++i) {
+      const verbs::PortInfo& port = ports[i % ports.size()];
+      fabrics_[i] = verbs::make_verbs_fabric({.device = port.device, .port = port.port}).value();
+    }
+  }
+  std::string any_address(std::size_t) override { return "127.0.0.1:0"; }
+};
+
+std::unique_ptr<World> make_verbs() { return std::make_unique<VerbsWorld>(); }
+std::unique_ptr<World> make_faulty_verbs() {
+  return std::make_unique<FaultyWorld>(make_verbs(), slow_plan());
 }
 
 constexpr std::array kKinds = {
@@ -189,13 +225,23 @@ constexpr std::array kKinds = {
     Kind{"faulty_sim", make_faulty},
     Kind{"faulty_rough_sim", make_faulty_rough},
     Kind{"tcp", make_tcp},
-    Kind{"tcp6", make_tcp6},
+    Kind{"tcp6", make_tcp6, testing::ipv6_missing},
     Kind{"unix", make_unix},
     Kind{"faulty_tcp", make_faulty_tcp},
 };
 
 }  // namespace
 
-std::span<const Kind> kinds() { return kKinds; }
+std::span<const Kind> kinds() {
+  static const std::vector<Kind> kAll = [] {
+    std::vector<Kind> all(kKinds.begin(), kKinds.end());
+    if (!verbs::list_ports().usable.empty()) {
+      all.push_back({"verbs", make_verbs});
+      all.push_back({"faulty_verbs", make_faulty_verbs});
+    }
+    return all;
+  }();
+  return kAll;
+}
 
 }  // namespace pawl::fabric::conformance

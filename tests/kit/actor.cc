@@ -14,12 +14,14 @@
 #include <memory>
 #include <optional>
 #include <sstream>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "guard/policy.h"
 #include "kit/hold.h"
 #include "kit/words.h"
-#include "pawl/block.h"
+#include "pawl/blocking.h"
 #include "pawl/log.h"
 #include "rpc/system_fabric.h"
 #include "support/function_service.h"
@@ -67,25 +69,25 @@ class Silence final : public LogSink {
   void write(Severity, std::string_view) noexcept override {}
 };
 
-/// The fabric tcp, with the faults of FaultyFabric over it.
+/// The system's fabric (tcp, or what PAWL_FABRIC names), with the faults of FaultyFabric over it.
 class FaultySource final : public detail::FabricSource {
  public:
   Result<std::unique_ptr<fabric::Fabric>> make_fabric(std::size_t poller) override {
-    Result<std::unique_ptr<detail::FabricSource>> system = rpc::make_system_source("tcp");
-    if (!system.ok()) return system.status();
-    system_ = *std::move(system);
-    Result<std::unique_ptr<fabric::Fabric>> inner = system_->make_fabric(poller);
+    if (!system_.ok()) return system_.status();
+    Result<std::unique_ptr<fabric::Fabric>> inner = (*system_)->make_fabric(poller);
     if (!inner.ok()) return inner;
     inner_ = *std::move(inner);
     auto faulty = std::make_unique<fabric::FaultyFabric>(*inner_, fabric::FaultPlan{});
     faulty_ = faulty.get();
     return std::unique_ptr<fabric::Fabric>(std::move(faulty));
   }
-  [[nodiscard]] const char* name() const override { return "tcp"; }
+  [[nodiscard]] const char* name() const override {
+    return system_.ok() ? (*system_)->name() : "none";
+  }
   [[nodiscard]] fabric::FaultyFabric& faulty() const { return *faulty_; }
 
  private:
-  std::unique_ptr<detail::FabricSource> system_;
+  Result<std::unique_ptr<detail::FabricSource>> system_ = rpc::make_system_source("auto");
   std::unique_ptr<fabric::Fabric> inner_;  // outlives the node's
   fabric::FaultyFabric* faulty_ = nullptr;
 };
@@ -142,6 +144,7 @@ class Actor {
   // What is reported once it is so.
   std::optional<std::uint64_t> reuse_wanted_;
   std::optional<std::uint64_t> confirms_wanted_;
+  std::optional<std::uint64_t> lost_wanted_;
   bool settled_wanted_ = false;
   bool stop_when_held_ = false;
 };
@@ -153,9 +156,10 @@ NodeOptions Actor::node_options() {
   options.clock = &clock_;
   options.log = &log_;
   options.allow_baselines = true;
-  options.guard_automatic = false;
   options.guard = options_.guard;
+  options.memory_windows = guard::policy_of(options_.guard).binds_windows;
   options.read_timeout = std::chrono::hours(1);  // nothing but the test ends what is held
+  options.quarantine_timeout = std::chrono::hours(2);
   options.pool.bytes_max = kPoolBytes;
   options.pool.slab_bytes = std::size_t{16} << 20;
   options.pool.bytes_at_start = kPoolBytes / 2;
@@ -177,7 +181,6 @@ Status Actor::begin() {
     return {};
   }
   ChannelOptions channel;
-  channel.guard_automatic = false;
   channel.guard = options_.guard;
   channel.default_deadline = kDeadline;
   channel.liveness = std::chrono::hours(1);
@@ -321,7 +324,9 @@ void Actor::obey(const std::string& line) {
     words >> point;
     const bool upload = number() != 0;
     stop_when_held_ = number() != 0;
-    hold_.arm(*point_of(point), upload, stop_when_held_);
+    // A NIC goes on when its process has stopped: only sockets wait for it.
+    const bool sockets = std::string_view(source_.name()) == "tcp";
+    hold_.arm(*point_of(point), upload, stop_when_held_ && sockets);
     report("armed");
   } else if (word == "get" || word == "put") {
     const std::uint64_t use = number();
@@ -350,6 +355,8 @@ void Actor::obey(const std::string& line) {
     report("confirms " + std::to_string(node_.stats().confirms_valid));
   } else if (word == "await_confirms") {
     confirms_wanted_ = number();
+  } else if (word == "await_lost") {
+    lost_wanted_ = number();
   } else if (word == "buffers") {
     set_socket_buffers(static_cast<int>(number()));
     report("buffers_set");
@@ -434,6 +441,10 @@ bool Actor::step() {
   if (confirms_wanted_ && node_.stats().confirms_valid >= *confirms_wanted_) {
     confirms_wanted_.reset();
     report("confirmed");
+  }
+  if (lost_wanted_ && node_.stats().connections_lost >= *lost_wanted_) {
+    lost_wanted_.reset();
+    report("lost");
   }
   if (settled_wanted_ && settled()) {
     settled_wanted_ = false;

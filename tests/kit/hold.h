@@ -17,7 +17,8 @@ class Hold {
   Hold(Node& node, fabric::FaultyFabric& fabric) : node_(node), fabric_(fabric) {}
 
   /// `upload`: this process reads as a server. `whole_device`: inside the READ means that the
-  /// device goes on, until the process stops; else that it executes one READ of several.
+  /// device goes on, until the process stops, and then waits for it; else that it executes one READ
+  /// of several.
   void arm(Point point, bool upload, bool whole_device);
   /// After each turn. True once, when the reader is there.
   bool reached();

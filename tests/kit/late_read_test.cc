@@ -9,11 +9,14 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <optional>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "guard/policy.h"
 #include "kit/process.h"
 #include "kit/words.h"
 
@@ -80,6 +83,12 @@ struct Settled {
   friend bool operator==(const Settled&, const Settled&) = default;
 };
 
+/// Sockets stop with their process, also in the middle of a READ; a NIC does not.
+bool over_sockets() {
+  const char* const fabric = std::getenv("PAWL_FABRIC");
+  return fabric == nullptr || std::string_view(fabric) == "tcp";
+}
+
 class LateRead : public ::testing::Test {
  protected:
   void use_guard(Guard guard) { guard_ = guard; }
@@ -92,6 +101,8 @@ class LateRead : public ::testing::Test {
   void start_both();
   void hold_reader(const Cell& cell);
   void act(const Cell& cell);
+  void end_lease(const Cell& cell);
+  [[nodiscard]] bool binds_windows() const { return guard::policy_of(guard_).binds_windows; }
   void reuse_while_held(const Cell& cell);
   void free_reader(const Cell& cell);
   void go_on(const Cell& cell);
@@ -126,16 +137,13 @@ class LateRead : public ::testing::Test {
   std::size_t bytes_ = 0;
   bool dropped_ = false;
   std::optional<HandedOver> heard_;
-  Settled before_;
+  Settled before_;  // the server's
+  Settled client_before_;
 };
 
 void LateRead::start_both() {
   if (!server_.running()) {
-    // An address of this test alone: nobody else takes the port while its server is gone.
-    const auto id = static_cast<unsigned>(::getpid());
-    const std::string host =
-        "127." + std::to_string(id / 250 % 250 + 1) + "." + std::to_string(id % 250 + 1) + ".1";
-    server_.start("server", guard_, host + ":0");
+    server_.start("server", guard_, own_host() + ":0");
     address_ = server_.address();
   }
   if (!client_.running()) client_.start("client", guard_, address_);
@@ -149,14 +157,20 @@ Settled LateRead::settle(Process& process) {
 }
 
 void LateRead::good_call(const Cell& cell, std::uint64_t use) {
+  constexpr int kTriesMax = 3;
+  const bool download = cell.direction == Direction::download;
   std::ostringstream command;
-  command << (cell.direction == Direction::download ? "get " : "put ") << use << ' ' << bytes_
-          << " 0";
-  const HandedOver done = parse(client_.ask(command.str(), "done"));
+  command << (download ? "get " : "put ") << use << ' ' << bytes_ << " 0";
+  HandedOver done = parse(client_.ask(command.str(), "done"));
+  // It may have gone over the data endpoint that the late READ before it cost.
+  for (int i = 1; i < kTriesMax && binds_windows() && done.code == "data_lost"; ++i) {
+    while (server_.came("pulled")) {
+    }
+    done = parse(client_.ask(command.str(), "done"));
+  }
   EXPECT_EQ(done.use, use);
   EXPECT_EQ(done.code, "ok");
-  const HandedOver bytes =
-      cell.direction == Direction::download ? done : parse(server_.expect("pulled"));
+  const HandedOver bytes = download ? done : parse(server_.expect("pulled"));
   EXPECT_EQ(bytes.use, use);
   EXPECT_EQ(bytes.right, bytes_);
   EXPECT_EQ(bytes.wrong, 0u);
@@ -167,7 +181,7 @@ void LateRead::hold_reader(const Cell& cell) {
   const bool stops = cell.means == Means::stop;
   bytes_ = cell.point == Point::in_read ? kManyReads : kOneRead;
   good_call(cell, next_use_++);  // there is a connection, and an endpoint for READs
-  settle(client_);
+  client_before_ = settle(client_);
   before_ = settle(server_);
   if (stops && cell.point == Point::in_read) set_socket_buffers(kSmallSocketBytes);
   client_.ask("freeze", "frozen");
@@ -189,6 +203,12 @@ void LateRead::hold_reader(const Cell& cell) {
 
 void LateRead::act(const Cell& cell) {
   dropped_ = false;
+  end_lease(cell);
+  // Windows end in steps that take their time.
+  if (binds_windows() && cell.act != Act::restart) owner(cell).ask("thaw", "thawed");
+}
+
+void LateRead::end_lease(const Cell& cell) {
   switch (cell.act) {
     case Act::deadline:
       owner(cell).ask("advance", "advanced");
@@ -207,6 +227,7 @@ void LateRead::act(const Cell& cell) {
       break;
     case Act::none:
       reader(cell).kill();
+      owner(cell).ask("thaw", "thawed");  // a NIC waits a moment for what may still complete
       break;
   }
 }
@@ -220,12 +241,13 @@ void LateRead::reuse_while_held(const Cell& cell) {
   if (cell.direction == Direction::upload && !dropped_) {
     const HandedOver done = parse(client_.expect("done"));
     EXPECT_EQ(done.use, next_use_);
+    if (binds_windows() && cell.act == Act::none && done.code == "data_lost") return;
     EXPECT_EQ(done.code, cell.act == Act::none ? "connection_lost" : "deadline");
   }
   // A server that is held by its fabric alone may have heard of the end of the call.
   const bool upload = cell.direction == Direction::upload;
   const bool may_know = cell.act == Act::none || (upload && cell.means != Means::stop);
-  if (!may_know && cell.point != Point::release) {
+  if (!may_know && !binds_windows() && cell.point != Point::release) {
     EXPECT_FALSE(reader(cell).came(upload ? "pulled" : "done")) << "it was not held";
   }
 }
@@ -254,12 +276,20 @@ void LateRead::free_reader(const Cell& cell) {
 void LateRead::go_on(const Cell& cell) {
   client_.ask("thaw", "thawed");
   server_.ask("thaw", "thawed");
+  const bool server_died = (cell.act == Act::restart && &owner(cell) == &server_) ||
+                           (cell.means == Means::kill && &reader(cell) == &server_);
+  const bool client_died =
+      (cell.act == Act::restart && &owner(cell) == &client_) ||
+      ((cell.means == Means::kill || cell.act == Act::none) && &reader(cell) == &client_);
+  if (server_died && !client_died) {
+    client_.ask("await_lost " + std::to_string(client_before_.lost + 1), "lost");
+  }
   good_call(cell, next_use_ + 1);
   good_call(cell, next_use_ + 2);
   next_use_ += 3;
   settle(client_);
   const Settled after = settle(server_);
-  if (cell.act != Act::restart && cell.means != Means::kill) {
+  if (cell.act != Act::restart && cell.means != Means::kill && !binds_windows()) {
     EXPECT_EQ(after, before_) << "a connection or a data endpoint was lost";
   }
 }
@@ -335,6 +365,62 @@ INSTANTIATE_TEST_SUITE_P(Kit, LateReadCells,
                                            Column{Direction::upload, Means::kill}),
                          column_name);
 
+/// A late READ costs a data endpoint there, and whoever reads may hear of its loss. Where the READ
+/// came in time, a guard without a check hands over what it read.
+struct WindowColumn {
+  Guard guard;
+  Column column;
+};
+class LateReadWindows : public LateRead, public ::testing::WithParamInterface<WindowColumn> {};
+
+TEST_P(LateReadWindows, HandOverNoByteOfAnotherUse) {
+  const auto& [guard, column] = GetParam();
+  if (guard == Guard::window && !over_sockets()) GTEST_SKIP() << "windows do not end exactly there";
+  use_guard(guard);
+  // soft-RoCE of Linux 6.1 takes 50 s to end a process that dies with bound windows, and complains.
+  const bool owner_may_die = over_sockets();
+  for (const Point point : kPoints) {
+    const bool asks = guard != Guard::window || column.direction == Direction::upload;
+    if (point == Point::release && !asks) continue;  // nothing comes back that could be held
+    for (const Act act : acts_of(column.means)) {
+      const Cell cell{column.direction, column.means, point, act};
+      if (act == Act::restart && !owner_may_die) continue;
+      run(cell);
+      if (HasFailure()) FAIL() << cell.name();
+      if (heard() == nullptr) continue;
+      SCOPED_TRACE(cell.name() + ": " + heard()->code);
+      EXPECT_EQ(heard()->wrong, 0u);
+      const std::vector<std::string> ends{"stale", "deadline", "connection_lost", "data_lost",
+                                          "cancelled"};
+      if (heard()->code == "ok") {
+        EXPECT_NE(point, Point::read_posted);
+        EXPECT_NE(point, Point::in_read);
+        EXPECT_EQ(heard()->right, kOneRead);
+      } else {
+        EXPECT_NE(std::find(ends.begin(), ends.end(), heard()->code), ends.end());
+        EXPECT_EQ(heard()->right, 0u);
+      }
+    }
+  }
+}
+
+std::vector<WindowColumn> window_columns() {
+  std::vector<WindowColumn> columns;
+  for (const Guard guard : {Guard::window, Guard::window_verify}) {
+    for (const Direction direction : {Direction::download, Direction::upload}) {
+      for (const Means means : {Means::fault, Means::stop, Means::kill}) {
+        columns.push_back({guard, {direction, means}});
+      }
+    }
+  }
+  return columns;
+}
+std::string window_column_name(const ::testing::TestParamInfo<WindowColumn>& info) {
+  return std::string(guard_name(info.param.guard)) + "_" + column_name({info.param.column, 0});
+}
+INSTANTIATE_TEST_SUITE_P(Kit, LateReadWindows, ::testing::ValuesIn(window_columns()),
+                         window_column_name);
+
 class LateReadControl : public LateRead, public ::testing::WithParamInterface<Column> {};
 
 // The same cells without a guard: bytes of the next use are handed over, so the kit shows what it
@@ -355,7 +441,7 @@ TEST_P(LateReadControl, NoneHandsOverBytesOfAnotherUse) {
       EXPECT_GT(heard()->wrong, 0u);
       if (point != Point::in_read) continue;
       EXPECT_GT(heard()->right, 0u) << "it was held in the middle";
-      if (column.means == Means::stop) {
+      if (column.means == Means::stop && over_sockets()) {
         EXPECT_GT(heard()->torn, 0u) << "in the middle of a READ";
       }
     }

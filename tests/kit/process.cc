@@ -12,6 +12,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -31,6 +34,11 @@ std::pair<UniqueFd, UniqueFd> make_pipe() {
 
 }  // namespace
 
+std::string own_host() {
+  const auto id = static_cast<unsigned>(::getpid());
+  return "127." + std::to_string(id / 250 % 250 + 1) + "." + std::to_string(id % 250 + 1) + ".1";
+}
+
 void Process::start(std::string_view role, Guard guard, const std::string& address) {
   kill();
   ::signal(SIGPIPE, SIG_IGN);
@@ -49,7 +57,18 @@ void Process::start(std::string_view role, Guard guard, const std::string& addre
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_adddup2(&actions, its_in.get(), STDIN_FILENO);
   ::posix_spawn_file_actions_adddup2(&actions, its_out.get(), STDOUT_FILENO);
-  const int error = ::posix_spawn(&pid_, "/proc/self/exe", &actions, nullptr, argv.data(), environ);
+  const char* const server_fabric = std::getenv("PAWL_KIT_SERVER_FABRIC");
+  std::string fabric = server_fabric != nullptr ? server_fabric : "";
+  std::vector<char*> environment;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const bool names = std::string_view(*variable).starts_with("PAWL_FABRIC=");
+    if (!names || fabric.empty() || role == "client") environment.push_back(*variable);
+  }
+  fabric.insert(0, "PAWL_FABRIC=");
+  if (server_fabric != nullptr && role != "client") environment.push_back(fabric.data());
+  environment.push_back(nullptr);
+  const int error =
+      ::posix_spawn(&pid_, "/proc/self/exe", &actions, nullptr, argv.data(), environment.data());
   ::posix_spawn_file_actions_destroy(&actions);
   ASSERT_EQ(error, 0) << "the " << name_ << " process cannot be started";
   in_ = std::move(in);

@@ -12,6 +12,10 @@
 
 namespace pawl::kit {
 
+/// A loopback address of this process alone: nobody else takes a port of it while its server is
+/// gone.
+std::string own_host();
+
 /// An actor process and the two pipes to it. Whatever is waited for has a generous limit; an
 /// expectation that is not met fails the test that runs and gives an empty line.
 class Process {
@@ -21,7 +25,9 @@ class Process {
   Process& operator=(const Process&) = delete;
   ~Process() { kill(); }
 
-  /// Starts one, after the end of the one before. A server listens at `address`.
+  /// Starts one, after the end of the one before. A server listens at `address`; its fabric is what
+  /// the environment's PAWL_KIT_SERVER_FABRIC names, if it does, the client's what PAWL_FABRIC
+  /// does.
   void start(std::string_view role, Guard guard, const std::string& address);
   /// Where the server listens, once started.
   [[nodiscard]] const std::string& address() const { return address_; }
