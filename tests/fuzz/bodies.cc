@@ -168,6 +168,7 @@ bool check_body(const FrameHeader& header, Input body) {
     case FrameType::cancel_ack:
       return check<CancelAck>(body);
     case FrameType::credit:
+    case FrameType::goaway_ack:
       return body.empty();
     case FrameType::goaway:
       return check<Goaway>(body);

@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arbitrary text as an address of the tcp fabric.
+// Arbitrary text as the address of a peer.
 #include <sys/un.h>
 
 #include <string>
 
-#include "fabric/tcp/address.h"
-#include "fabric/tcp/limits.h"
+#include "fabric/socket/address.h"
 #include "fuzz/input.h"
 
 namespace pawl::fuzz {
 
-namespace tcp = fabric::tcp;
-
 void address(Input input) {
   const Exact exact(input);
-  const Result<tcp::Target> got = tcp::parse_target(exact.text());
+  const Result<fabric::Target> got = fabric::parse_target(exact.text());
   if (!got.ok()) {
     require(got.status().code() == Code::invalid_argument, "a bad address is invalid_argument");
     const std::string_view why = got.status().what();
@@ -23,14 +20,16 @@ void address(Input input) {
   }
   require(got->addresses.empty() != got->host.empty(),
           "a target is a list of addresses or a host to look up");
-  require(got->host.size() <= tcp::kHostBytesMax, "a host's name is within its limit");
-  for (const tcp::SocketAddress& each : got->addresses) {
+  require(got->host.size() <= fabric::kHostBytesMax, "a host's name is within its limit");
+  for (const fabric::SocketAddress& each : got->addresses) {
     require(each.length <= sizeof(each.storage), "an address fits into its storage");
-    const std::string text = tcp::format_address(each);
-    const Result<tcp::Target> again = tcp::parse_target(text);
+    const std::string text = fabric::format_address(each);
+    const Result<fabric::Target> again = fabric::parse_target(text);
     require(again.ok() && again->addresses.size() == 1, "what an address is written as is one");
-    require(tcp::format_address(again->addresses[0]) == text, "an address is written in one way");
-    require(tcp::unix_path(each).size() < sizeof(sockaddr_un::sun_path), "a path is within limits");
+    require(fabric::format_address(again->addresses[0]) == text,
+            "an address is written in one way");
+    require(fabric::unix_path(each).size() < sizeof(sockaddr_un::sun_path),
+            "a path is within limits");
     if (each.family() != again->addresses[0].family()) continue;  // IPv4 mapped into IPv6
     require(each.length == again->addresses[0].length &&
                 std::memcmp(&each.storage, &again->addresses[0].storage, each.length) == 0,

@@ -44,8 +44,8 @@ void in_a_table(const rpc::TicketFields& fields) {
   static const Block kBlock = some_block(pool);
   const TimePoint now{1'000'000'000};
   const TimePoint deadline = now + std::chrono::seconds(1);
-  rpc::TicketTable table(kIncarnation, kSeed);
-  const Result<Ticket> issued = table.issue({kBlock}, "peer:1", deadline);
+  rpc::TicketTable table(kIncarnation, kSeed, 16);
+  const Result<Ticket> issued = table.issue({kBlock}, "peer:1", now, deadline);
   require(issued.ok(), "a ticket for a block and an address is issued");
   const Result<rpc::TicketFields> own = rpc::decode_ticket(issued->bytes());
   require(own.ok(), "a ticket that was issued is one");

@@ -204,15 +204,15 @@ std::vector<std::byte> other(Splitter& in, FrameType type) {
 
 MadeFrame make_frame(Splitter& in, Knowledge& known) {
   constexpr FrameType kTypes[] = {
-      FrameType::request,          FrameType::request,       FrameType::request,
-      FrameType::request,          FrameType::response,      FrameType::response,
-      FrameType::response,         FrameType::fragment,      FrameType::confirm,
-      FrameType::confirm,          FrameType::release,       FrameType::release,
-      FrameType::confirm_answer,   FrameType::cancel,        FrameType::cancel,
-      FrameType::cancel_ack,       FrameType::ping,          FrameType::pong,
-      FrameType::credit,           FrameType::goaway,        FrameType::data_lost,
-      FrameType::data_lost_answer, FrameType::relend,        FrameType::hello,
-      FrameType::fragment,         FrameType::confirm_answer};
+      FrameType::request,          FrameType::request,        FrameType::request,
+      FrameType::request,          FrameType::response,       FrameType::response,
+      FrameType::response,         FrameType::fragment,       FrameType::confirm,
+      FrameType::confirm,          FrameType::release,        FrameType::release,
+      FrameType::confirm_answer,   FrameType::cancel,         FrameType::cancel,
+      FrameType::cancel_ack,       FrameType::ping,           FrameType::pong,
+      FrameType::credit,           FrameType::goaway,         FrameType::data_lost,
+      FrameType::data_lost_answer, FrameType::relend,         FrameType::hello,
+      FrameType::fragment,         FrameType::confirm_answer, FrameType::goaway_ack};
   MadeFrame made;
   FrameHeader& header = made.header;
   header.type = in.pick(kTypes);

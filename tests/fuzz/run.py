@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """run.py [--seconds N] [--jobs N] [--build DIR] [--merge] [TARGET...]: runs the fuzzers.
 
-Each target runs for N seconds (20; with PAWL_TEST_SOAK=1 3600) from its corpus in
+Each target runs for N seconds (20) from its corpus in
 tests/fuzz/corpus; what it finds on the way goes into the build folder. Controls, programs with a
 bug on purpose, must crash within their seconds. Prints a table. An input that ends a target is kept
 in build/fuzz/crashes; the way to run it again is printed. --merge: what adds coverage goes into
@@ -123,8 +123,7 @@ class Run:
 
 def main():
     parser = argparse.ArgumentParser()
-    soak = os.environ.get("PAWL_TEST_SOAK") == "1"
-    parser.add_argument("--seconds", type=int, default=3600 if soak else 20)
+    parser.add_argument("--seconds", type=int, default=20)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--build", default=os.path.join(ROOT, "build", "fuzz"))
     parser.add_argument("--merge", action="store_true")

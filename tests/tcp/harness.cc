@@ -9,8 +9,8 @@
 #include <array>
 #include <cerrno>
 
-#include "fabric/tcp/address.h"
-#include "fabric/tcp/socket.h"
+#include "fabric/socket/address.h"
+#include "fabric/socket/socket.h"
 
 namespace pawl::fabric::tcp {
 

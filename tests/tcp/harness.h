@@ -36,7 +36,7 @@ struct Memory {
 
 /// A tcp fabric and what it returned.
 struct Node {
-  Node() : fabric(make_tcp_fabric().value()) {}
+  explicit Node(const TcpOptions& options = {}) : fabric(make_tcp_fabric(options).value()) {}
 
   std::unique_ptr<Memory> memory(std::size_t bytes, MemoryUse use = MemoryUse::bulk);
   std::size_t post(EndpointId endpoint, const WorkRequest& request);

@@ -2,12 +2,9 @@
 // Peers that speak the fabric's protocol well and Pawl's badly, on raw sockets against a whole
 // node: each loses its own connection, by a named error, and nothing else is harmed.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -17,41 +14,22 @@
 
 #include "pawl/node.h"
 #include "support/function_service.h"
+#include "support/process_use.h"
 #include "tcp/pawl_peer.h"
 
 namespace pawl::rpc::test {
 namespace {
 
 using fabric::tcp::PieceStatus;
+using pawl::testing::kResidentTells;
+using pawl::testing::open_files;
+using pawl::testing::resident_bytes;
 using Class = MessageHeader::Class;
 
 constexpr Method kEcho = make_method("test.Hostile/Echo");
 constexpr Method kGet = make_method("test.Hostile/Get", BulkDirection::download);
 constexpr Method kWait = make_method("test.Hostile/Wait");
 constexpr std::size_t kBlockBytes = 20000;
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kResidentTells = false;  // a sanitizer keeps what was freed
-#else
-constexpr bool kResidentTells = true;
-#endif
-
-std::size_t resident_bytes() {
-  std::FILE* file = std::fopen("/proc/self/statm", "r");
-  unsigned long size = 0;
-  unsigned long resident = 0;
-  const int got = std::fscanf(file, "%lu %lu", &size, &resident);
-  std::fclose(file);
-  return got == 2 ? resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) : 0;
-}
-
-std::size_t open_files() {
-  std::size_t count = 0;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    count += entry.path().empty() ? 0 : 1;
-  }
-  return count;
-}
 
 /// Keeps the lines of both nodes.
 class Lines final : public LogSink {

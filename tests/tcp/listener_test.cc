@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Becoming connected: names, addresses that do not answer, Unix sockets, and the bounds on those
 // who knock.
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -9,23 +8,21 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
+#include <future>
+#include <memory>
+#include <thread>
 
-#include "fabric/tcp/address.h"
+#include "fabric/socket/address.h"
+#include "fabric/socket/socket.h"
 #include "fabric/tcp/limits.h"
-#include "fabric/tcp/socket.h"
+#include "support/loopback.h"
+#include "support/process_use.h"
 #include "tcp/harness.h"
 
 namespace pawl::fabric::tcp {
 namespace {
-
-std::size_t descriptors() {
-  std::size_t n = 0;
-  DIR* const folder = ::opendir("/proc/self/fd");
-  while (::readdir(folder) != nullptr) ++n;  // NOLINT(concurrency-mt-unsafe)
-  ::closedir(folder);
-  return n;
-}
 
 class TcpConnect : public TcpTest {
  protected:
@@ -43,6 +40,7 @@ class TcpConnect : public TcpTest {
 };
 
 TEST_F(TcpConnect, LocalhostTriesItsAddressesInTurn) {
+  if (const char* missing = testing::ipv6_missing()) GTEST_SKIP() << missing;
   // Nobody listens on 127.0.0.1 there, but on ::1.
   const std::string address = listen("[::1]:0");
   const std::string port = address.substr(address.rfind(':'));
@@ -53,22 +51,88 @@ TEST_F(TcpConnect, LocalhostTriesItsAddressesInTurn) {
   EXPECT_NE(peer.find("[::1]"), std::string::npos) << peer;
 }
 
-TEST_F(TcpConnect, ANameGoesThroughTheResolver) {
+/// A name server that answers when it is told to: every name is 127.0.0.1. Looked up on the thread
+/// that made it, which is the poller's here, it answers at once, and says so.
+class SlowNames {
+ public:
+  [[nodiscard]] TcpOptions options() const {
+    TcpOptions options;
+    options.look_up = [state = state_](const std::string& host) {
+      if (std::this_thread::get_id() == state->poller) {
+        state->on_the_poller = true;
+        return HostAddresses{.addresses = {}, .error = "looked up on the poller"};
+      }
+      ++state->asked;
+      state->answer.wait();
+      return HostAddresses{.addresses = parse_target("127.0.0.1:0")->addresses, .error = host};
+    };
+    return options;
+  }
+  void answer() { state_->told.set_value(); }
+  [[nodiscard]] int asked() const { return state_->asked; }
+  [[nodiscard]] bool on_the_poller() const { return state_->on_the_poller; }
+
+ private:
+  struct State {
+    const std::thread::id poller = std::this_thread::get_id();
+    std::promise<void> told;
+    std::shared_future<void> answer = told.get_future().share();
+    std::atomic<int> asked{0};
+    std::atomic<bool> on_the_poller{false};
+  };
+  std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
+TEST_F(TcpConnect, TurnsGoOnWhileANameIsLookedUp) {
+  SlowNames names;
+  Node node(names.options());
   const std::string address = listen();
-  const std::string port = address.substr(address.rfind(':'));
-  char name[256] = {};
-  ASSERT_EQ(::gethostname(name, sizeof name - 1), 0);
-  // Whatever it resolves to, if at all: the attempt ends, and the poller did not block for it.
-  const EndpointId endpoint =
-      a_.fabric->connect(std::string(name) + port, {.group = {1}}, {}, now() + 60s).value();
-  ASSERT_TRUE(run_until([&] {
-    if (b_.count(EventKind::connect_request) == 1 && b_.count(EventKind::connected) == 0) {
-      static_cast<void>(
-          b_.fabric->accept(b_.event(EventKind::connect_request)->endpoint, {.group = {1}}, {}));
-    }
-    return a_.event(EventKind::connected, endpoint) ||
-           a_.event(EventKind::connect_failed, endpoint);
-  }));
+  const auto until = [&](const std::function<bool()>& done) {
+    return run_until([&] {
+      node.turn(now());
+      return done();
+    });
+  };
+  const auto connect_to = [&](const std::string& to) {
+    return node.fabric->connect(to, {.group = {1}}, {}, now() + 600s).value();
+  };
+  const EndpointId named = connect_to("a-name.test" + address.substr(address.rfind(':')));
+  ASSERT_TRUE(until([&] { return names.asked() == 1 || names.on_the_poller(); }));
+  // The look-up is under way and stays so: meanwhile another connection is made and used.
+  const EndpointId other = connect_to(address);
+  ASSERT_TRUE(until([&] { return b_.event(EventKind::connect_request) != nullptr; }));
+  const EndpointId accepted = b_.event(EventKind::connect_request)->endpoint;
+  ASSERT_TRUE(b_.fabric->accept(accepted, {.group = {1}}, {}).ok());
+  ASSERT_TRUE(until([&] { return node.event(EventKind::connected, other) != nullptr; }));
+  auto out = node.memory(64);
+  auto in = b_.memory(64);
+  b_.receive(accepted, 1, in->segment(0, 64));
+  node.send(other, 2, out->segment(0, 64));
+  ASSERT_TRUE(until([&] { return b_.done(1) && node.done(2); }));
+  EXPECT_EQ(b_.count(EventKind::connect_request), 1u) << "nobody has told the address yet";
+  EXPECT_EQ(node.event(EventKind::connect_failed, named), nullptr);
+  EXPECT_FALSE(names.on_the_poller());
+
+  names.answer();
+  ASSERT_TRUE(until([&] { return b_.count(EventKind::connect_request) == 2; }));
+  EndpointId second;
+  for (const Event& event : b_.events) {
+    if (event.kind == EventKind::connect_request) second = event.endpoint;
+  }
+  ASSERT_TRUE(b_.fabric->accept(second, {.group = {1}}, {}).ok());
+  ASSERT_TRUE(until([&] { return node.event(EventKind::connected, named) != nullptr; }));
+  const std::string& peer = node.event(EventKind::connected, named)->peer_address;
+  EXPECT_NE(peer.find("a-name.test"), std::string::npos) << peer;
+}
+
+TEST_F(TcpConnect, ALookupMayOutliveItsFabric) {
+  SlowNames names;
+  {
+    Node node(names.options());
+    ASSERT_TRUE(node.fabric->connect("a-name.test:1", {.group = {1}}, {}, now() + 60s).ok());
+    ASSERT_TRUE(run_until([&] { return names.asked() == 1; }));
+  }
+  names.answer();
 }
 
 TEST_F(TcpConnect, AnUnknownNameFailsByName) {
@@ -213,7 +277,7 @@ TEST_F(TcpConnect, ThreeHundredWhoSayNothing) {
 }
 
 TEST_F(TcpConnect, NothingIsLeftOpen) {
-  const std::size_t before = descriptors();
+  const std::size_t before = pawl::testing::open_files();
   {
     Node node;
     const ListenerId listener = node.fabric->listen("127.0.0.1:0").value();
@@ -223,7 +287,7 @@ TEST_F(TcpConnect, NothingIsLeftOpen) {
     node.turn(now());
   }
   ASSERT_TRUE(run_until([&] { return a_.event(EventKind::connect_failed) != nullptr; }));
-  EXPECT_EQ(descriptors(), before);
+  EXPECT_EQ(pawl::testing::open_files(), before);
 }
 
 }  // namespace

@@ -3,13 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "pawl/block.h"
+#include "pawl/blocking.h"
+#include "pawl/completer.h"
 #include "pawl/node.h"
 #include "support/function_service.h"
 
@@ -83,26 +86,38 @@ class TcpStackTest : public ::testing::Test {
 };
 
 TEST_F(TcpStackTest, CallsAndBulkBothWaysUpToTheLargestBuffer) {
-  Node server(tcp());
-  Result<Server> serving = server.serve("127.0.0.1:0", service_);
-  ASSERT_TRUE(serving.ok()) << serving.status().to_string();
-  server.run_background();
-  Node client(tcp());
-  client.run_background();
-  const Channel channel = client.channel(serving->address());
-  const Outcome<Payload> echo = block(channel.call(kEcho, Payload::of("over sockets")));
-  ASSERT_TRUE(echo.ok()) << echo.to_string();
-  EXPECT_EQ(echo->text(), "over sockets");
-  for (const std::size_t bytes : {1u, 4097u, 1000001u, 64u << 20}) {
-    Outcome<Pulled<Payload>> got =
-        block(channel.call(kGet, numbers(bytes, bytes), into(client.pool())));
-    ASSERT_TRUE(got.ok()) << bytes << ": " << got.to_string();
-    EXPECT_EQ(got->part()->size(), bytes);
-    EXPECT_TRUE(holds(got->part()->bytes(), bytes));
-    const Outcome<Payload> done = put(client, channel, bytes, bytes);
-    ASSERT_TRUE(done.ok()) << bytes << ": " << done.to_string();
+  for (const Guard guard : {Guard::verify, Guard::window, Guard::window_verify}) {
+    SCOPED_TRACE(guard_name(guard));
+    NodeOptions options = tcp();
+    options.memory_windows = true;
+    options.guard = guard;
+    Node server(options);
+    Result<Server> serving = server.serve("127.0.0.1:0", service_);
+    ASSERT_TRUE(serving.ok()) << serving.status().to_string();
+    server.run_background();
+    Node client(options);
+    client.run_background();
+    ChannelOptions lending;
+    lending.guard = guard;
+    const Channel channel = client.channel(serving->address(), lending);
+    const Outcome<Payload> echo = block(channel.call(kEcho, Payload::of("over sockets")));
+    ASSERT_TRUE(echo.ok()) << echo.to_string();
+    EXPECT_EQ(echo->text(), "over sockets");
+    for (const std::size_t bytes :
+         {1u, 4095u, 4096u, 4097u, 65535u, 65536u, 65537u, 131071u, 131073u, 1000001u, 64u << 20}) {
+      Outcome<Pulled<Payload>> got =
+          block(channel.call(kGet, numbers(bytes, bytes), into(client.pool())));
+      ASSERT_TRUE(got.ok()) << bytes << ": " << got.to_string();
+      EXPECT_EQ(got->part()->size(), bytes);
+      EXPECT_TRUE(holds(got->part()->bytes(), bytes));
+      const Outcome<Payload> done = put(client, channel, bytes, bytes);
+      ASSERT_TRUE(done.ok()) << bytes << ": " << done.to_string();
+      if (bytes > 4096) {
+        EXPECT_EQ(got.info().guard, guard);
+      }
+    }
+    EXPECT_EQ(wrong_, 0);
   }
-  EXPECT_EQ(wrong_, 0);
 }
 
 TEST_F(TcpStackTest, CallsFromManyThreadsShareAConnection) {
@@ -155,21 +170,57 @@ TEST_F(TcpStackTest, AServerThatComesBackAtItsAddressIsFoundAgain) {
 }
 
 TEST_F(TcpStackTest, ADrainedServerRefusesNewCallsAndFinishesOldOnes) {
-  Node server(tcp());
+  constexpr Method kHeld = make_method("test.Tcp/Held", BulkDirection::download);
+  constexpr std::size_t kHeldBytes = 8u << 20;
+  auto held = make_completer<Status>();
+  std::promise<void> running;
+  service_.add(
+      kHeld,
+      [&](Call& call, std::span<const std::byte>, Upload&, Download& out) -> Task<Result<Payload>> {
+        running.set_value();
+        auto buffer = co_await ok(call.pool().acquire(kHeldBytes));
+        const Status told = co_await std::move(held.first);
+        if (!told.ok()) co_return told;
+        for (std::size_t i = 0; i < kHeldBytes; ++i) buffer.bytes()[i] = pattern(5, i);
+        out.add(std::move(buffer).freeze());
+        co_return Payload();
+      });
+  NodeOptions patient = tcp();
+  patient.drain_grace = 60s;
+  Node server(patient);
   Result<Server> serving = server.serve("127.0.0.1:0", service_);
   ASSERT_TRUE(serving.ok());
   server.run_background();
   Node client(tcp());
   client.run_background();
   const Channel channel = client.channel(serving->address());
-  ASSERT_TRUE(block(channel.call(kEcho, Payload::of("before"))).ok());
-  const Status drained = block(serving->drain());
-  EXPECT_TRUE(drained.ok()) << drained.to_string();
-  CallOptions options;
-  options.deadline = 200ms;
-  const Outcome<Payload> after = block(channel.call(kEcho, Payload::of("after"), options));
+  CallOptions long_call;
+  long_call.deadline = 60s;
+  auto old = std::async(std::launch::async, [&] {
+    return block(channel.call(kHeld, Payload(), into(client.pool()), long_call));
+  });
+  running.get_future().wait();
+  auto drained = std::async(std::launch::async, [&] { return block(serving->drain()); });
+  // Calls are refused as soon as the drain has begun: on the old connection, or for want of a new
+  // one. Until then they are served.
+  CallOptions short_call;
+  short_call.deadline = 200ms;
+  Outcome<Payload> after = block(channel.call(kEcho, Payload::of("new"), short_call));
+  for (int i = 0; i < 1000 && after.ok(); ++i) {
+    after = block(channel.call(kEcho, Payload::of("new"), short_call));
+  }
   EXPECT_EQ(after.status().code(), Code::unavailable) << after.to_string();
   EXPECT_EQ(after.ran(), Ran::no);
+  EXPECT_EQ(drained.wait_for(0s), std::future_status::timeout) << "a call is under way";
+  EXPECT_EQ(old.wait_for(0s), std::future_status::timeout) << "its handler waits";
+
+  held.second.complete({});
+  Outcome<Pulled<Payload>> got = old.get();
+  ASSERT_TRUE(got.ok()) << got.to_string();
+  EXPECT_EQ(got->part()->size(), kHeldBytes);
+  EXPECT_TRUE(holds(got->part()->bytes(), 5)) << "the bytes were pulled from a draining server";
+  const Status end = drained.get();
+  EXPECT_TRUE(end.ok()) << end.to_string();
 }
 
 TEST_F(TcpStackTest, AHandlerMayStopItsNode) {
