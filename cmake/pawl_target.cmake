@@ -11,7 +11,12 @@ function(pawl_warnings target)
     target_compile_options(${target} PRIVATE
       -Wshadow=local -Wduplicated-cond -Wlogical-op -Wmismatched-tags
       -Wno-interference-size
-      -Wno-restrict)                  # false with std::string and g++ 12 at -O2
+      -Wno-restrict                   # false with std::string and g++ 12 at -O2
+      # Shown, but not fatal, also under a -Werror of whoever includes us: g++ 12 raises these
+      # falsely where it inlined a lot.
+      -Wno-error=maybe-uninitialized -Wno-error=array-bounds -Wno-error=stringop-overflow
+      -Wno-error=stringop-overread -Wno-error=free-nonheap-object
+      -Wno-error=mismatched-new-delete)
   else()
     target_compile_options(${target} PRIVATE
       -Wshadow -Wno-missing-designated-field-initializers -Wunused-member-function
@@ -19,13 +24,6 @@ function(pawl_warnings target)
   endif()
   if(PAWL_WERROR)
     target_compile_options(${target} PRIVATE -Werror)
-    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-      # Shown, but not fatal: g++ 12 raises these falsely where it inlined a lot.
-      target_compile_options(${target} PRIVATE
-        -Wno-error=maybe-uninitialized -Wno-error=array-bounds -Wno-error=stringop-overflow
-        -Wno-error=stringop-overread -Wno-error=free-nonheap-object
-        -Wno-error=mismatched-new-delete)
-    endif()
   endif()
 endfunction()
 

@@ -1,18 +1,22 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# setup.sh run|test|ci: installs, on Debian 12, what that job needs and is missing (as root).
+# setup.sh run|test|ci|soak: installs, on Debian 12, what that job needs and is missing (as root).
 set -euo pipefail
 
 packages_run=(g++ cmake ninja-build libisal-dev libprotobuf-dev libprotoc-dev protobuf-compiler
-              libfmt-dev libcli11-dev)
-packages_test=(ccache git python3 libgtest-dev libgmock-dev)
-packages_ci=(clang-19 clang-tidy-19 clang-format-14 libclang-rt-19-dev g++-aarch64-linux-gnu spin)
+              libfmt-dev libcli11-dev libibverbs-dev ibverbs-providers)
+packages_test=(ccache clang-format-14 git python3 libgtest-dev libgmock-dev)
+packages_ci=(clang-19 clang-tidy-19 libclang-rt-19-dev g++-aarch64-linux-gnu spin
+             qemu-system-x86 busybox-static cpio kmod iproute2)  # the last five: tests/vm
+packages_soak=(qemu-user-static googletest)  # tests/aarch64
 
 case "${1:-}" in
   run)  wanted=("${packages_run[@]}") ;;
   test) wanted=("${packages_run[@]}" "${packages_test[@]}") ;;
   ci)   wanted=("${packages_run[@]}" "${packages_test[@]}" "${packages_ci[@]}") ;;
-  *)    echo "usage: $0 run|test|ci" >&2; exit 64 ;;
+  soak) wanted=("${packages_run[@]}" "${packages_test[@]}" "${packages_ci[@]}"
+                "${packages_soak[@]}") ;;
+  *)    echo "usage: $0 run|test|ci|soak" >&2; exit 64 ;;
 esac
 
 if ! command -v dpkg-query >/dev/null; then

@@ -8,6 +8,7 @@ step_table=()      # "seconds result name", one a step
 junit_files=()
 checks_passed=0    # steps that are not tests of ctest
 checks_failed=0
+failed_steps=()    # --failed-step NAME...
 
 prepare_environment() {
   rm -rf "$logs"
@@ -18,7 +19,6 @@ prepare_environment() {
     PAWL_TEST_SEED=$((16#${commit:0:12}))
   fi
   export PAWL_TEST_SEED
-  [[ $mode == soak ]] && export PAWL_TEST_SOAK=1
   echo "seed: PAWL_TEST_SEED=$PAWL_TEST_SEED"
 }
 
@@ -37,6 +37,7 @@ step() {
   [[ -z $skip_reason ]] || result="left out: $skip_reason"
   step_table+=("$(printf '%5d s  %-14s %s' $((SECONDS - started)) "$name" "$result")")
   if [[ $result == FAILED ]]; then
+    failed_steps+=(--failed-step "$name")
     [[ $step_counts == no ]] || checks_failed=$((checks_failed + 1))
     return 1
   fi
@@ -62,6 +63,14 @@ build() {
   step_counts=no
 }
 
+# For aarch64, of which tests/aarch64 says what there is.
+build_aarch64() {
+  cmake -S tests/aarch64 -B build/aarch64 -G Ninja -D CMAKE_TOOLCHAIN_FILE=toolchain.cmake \
+    >"$logs/configure-aarch64.log" 2>&1 || { cat "$logs/configure-aarch64.log"; return 1; }
+  cmake --build build/aarch64 -- --quiet -k 20 || return 1
+  step_counts=no
+}
+
 build_release() {
   cmake --preset release >"$logs/configure-release.log" 2>&1 ||
     { cat "$logs/configure-release.log"; return 1; }
@@ -76,8 +85,8 @@ has_target() { [[ $(ninja -C "build/$1" -t query "$2" 2>&1) != *unknown* ]]; }
 run_tests() {
   local preset=$1 junit timeout_seconds=120 runner=()
   shift
-  junit=$PWD/$logs/junit-$preset.xml
-  [[ $mode == soak ]] && timeout_seconds=7200
+  junit=$PWD/$logs/junit-$preset${PAWL_TEST_SOAK:+-soak}.xml
+  [[ -z ${PAWL_TEST_SOAK:-} ]] || timeout_seconds=14400
   # The thread sanitizer of g++ 12 cannot map its shadow where addresses are very random.
   if [[ $preset == tsan ]] && setarch -R true 2>/dev/null; then
     runner=(setarch -R)
@@ -87,6 +96,15 @@ run_tests() {
   "${runner[@]}" ctest --test-dir "build/$preset" --parallel "$jobs" --timeout "$timeout_seconds" \
     --output-on-failure --no-tests=ignore --output-junit "$junit" --test-output-size-passed 65536 \
     "$@" "${ctest_arguments[@]}"
+}
+
+# The same at the long counts.
+run_long_tests() {
+  export PAWL_TEST_SOAK=1
+  run_tests "$@"
+  local result=$?
+  unset PAWL_TEST_SOAK
+  return $result
 }
 
 # Layers, format, sizes: no build needed.
@@ -112,12 +130,8 @@ run_tidy() {
   xargs -a "$logs/tidy-files.txt" run-clang-tidy-19 -quiet -p build/clang -j "$jobs"
 }
 
-# libFuzzer, each target for some seconds, two at a time; an hour each with --soak.
-run_fuzz() {
-  local arguments=(--seconds "${PAWL_CI_FUZZ_SECONDS:-15}")
-  [[ $mode == soak ]] && arguments=()
-  python3 -B tests/fuzz/run.py --jobs "$jobs" "${arguments[@]}"
-}
+# run_fuzz seconds: libFuzzer, each target for as long, two at a time.
+run_fuzz() { python3 -B tests/fuzz/run.py --jobs "$jobs" --seconds "$1"; }
 
 run_demo() {
   [[ -x build/release/bin/pawl ]] || { skip_reason="no pawl command yet"; return 0; }
@@ -135,6 +149,6 @@ finish() {
     exit 1
   fi
   python3 -B scripts/test_summary.py --checks-passed "$checks_passed" \
-    --checks-failed "$checks_failed" "${junit_files[@]}"
+    --checks-failed "$checks_failed" "${failed_steps[@]}" "${junit_files[@]}"
   exit
 }
