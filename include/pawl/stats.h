@@ -31,7 +31,8 @@ struct NodeStats {
   std::uint64_t connections_live = 0;  ///< gauge
   std::uint64_t connects_failed = 0;
   std::uint64_t data_endpoints_opened = 0;
-  std::uint64_t data_endpoints_lost = 0;
+  std::uint64_t data_endpoints_lost = 0;  ///< while their connection went on
+  std::uint64_t data_endpoints_live = 0;  ///< gauge
   std::uint64_t protocol_errors = 0;
   // Leases and checks, as owner.
   std::uint64_t leases_lent = 0;

@@ -92,6 +92,7 @@ void Connection::data_link_usable(DataLink& link) {
   data_[static_cast<std::size_t>(link.role())].backoff = Duration{0};
   data_[static_cast<std::size_t>(link.role())].trouble = Status();
   ++engine_.stats().data_endpoints_opened;
+  ++engine_.stats().data_endpoints_live;
   if (link.role() == role_we_read()) {
     engine_.puller().endpoint_ready(*this);
   } else {
@@ -106,7 +107,11 @@ void Connection::data_link_over(DataLink& link, const Status& why) {
   if (state.link.get() != &link) return;  // closing already
   const bool was_usable = link.usable();
   const DataRole role = link.role();
-  if (!was_usable) state.trouble = why;
+  if (was_usable) {
+    --engine_.stats().data_endpoints_live;
+  } else {
+    state.trouble = why;
+  }
   closing_links_.push_back(std::move(state.link));
   // Leases end first. Who lent them, or sent a call there, is told when the link is out of use.
   if (link.windows() != nullptr) engine_.lender().end_bound(lent_, *link.windows());

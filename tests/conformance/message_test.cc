@@ -207,7 +207,7 @@ TEST_P(Messages, UnsignalledOnesCompleteWithTheNextSignalledOne) {
 }
 
 TEST_P(Messages, SilentOnesNeverFillTheQueue) {
-  constexpr std::size_t kMessages = 40;
+  constexpr std::size_t kMessages = 42;
   constexpr std::uint32_t kDepth = 8;
   const Link link = connect(a_, b_, {.group = {1}, .send_depth = kDepth});
   Area& out = a_.area(4096);

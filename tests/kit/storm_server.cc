@@ -65,8 +65,8 @@ class StormServer {
       while (!testing::what_is_left(node_.stats()).empty()) std::this_thread::yield();
       const NodeStats stats = node_.stats();
       std::cout << "settled " << testing::open_files() << ' ' << testing::threads() << ' '
-                << stats.connections_live << ' ' << stats.pool.bytes_total << ' '
-                << stats.pool.leases_ended_for_room << std::endl;
+                << stats.connections_live << ' ' << stats.data_endpoints_live << ' '
+                << stats.pool.bytes_total << ' ' << stats.pool.leases_ended_for_room << std::endl;
     }
     return true;
   }
