@@ -3,9 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "base/check.h"
 
@@ -27,32 +27,29 @@ struct SlotId {
 };
 
 /// Elements under ids that go stale: looking up the id of an erased element gives nullptr, also
-/// when its slot is in use again. Bounded; allocates only in the constructor; elements never
-/// move. Ids may come from a peer: any bit pattern is safe. One thread.
+/// when its slot is in use again. Bounded; allocates only where it holds more than ever before;
+/// elements never move. Ids may come from a peer: any bit pattern is safe. One thread.
 template <class T>
 class SlotMap {
  public:
   /// `first_generation`: where the generations start (a random one keeps the ids of two
   /// incarnations apart).
-  explicit SlotMap(std::size_t capacity, std::uint32_t first_generation = 1) : slots_(capacity) {
+  explicit SlotMap(std::size_t capacity, std::uint32_t first_generation = 1)
+      : capacity_(capacity), first_generation_(first_generation == 0 ? 1 : first_generation) {
     PAWL_CHECK(capacity < kNone, "a slot map has room for less than 2^32 - 1 elements");
-    for (std::size_t i = capacity; i-- > 0;) {
-      slots_[i].generation = first_generation == 0 ? 1 : first_generation;
-      slots_[i].next_free = free_;
-      free_ = static_cast<std::uint32_t>(i);
-    }
   }
   SlotMap(const SlotMap&) = delete;
   SlotMap& operator=(const SlotMap&) = delete;
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  [[nodiscard]] std::size_t capacity() const noexcept { return slots_.size(); }
-  [[nodiscard]] bool full() const noexcept { return size_ == slots_.size(); }
+  [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
+  [[nodiscard]] bool full() const noexcept { return size_ == capacity_; }
 
   /// Makes an element; nothing if the map is full (then nothing was made).
   template <class... Args>
   std::optional<SlotId> emplace(Args&&... args) {
-    if (free_ == kNone) return std::nullopt;
+    if (full()) return std::nullopt;
+    if (free_ == kNone) add_slot();
     const std::uint32_t index = free_;
     Slot& slot = slots_[index];
     slot.value.emplace(std::forward<Args>(args)...);
@@ -100,11 +97,18 @@ class SlotMap {
   static constexpr std::uint32_t kNone = UINT32_MAX;
   struct Slot {
     std::optional<T> value;
-    std::uint32_t generation = 1;
+    std::uint32_t generation;
     std::uint32_t next_free = kNone;
   };
 
-  std::vector<Slot> slots_;
+  void add_slot() {
+    free_ = static_cast<std::uint32_t>(slots_.size());
+    slots_.emplace_back().generation = first_generation_;
+  }
+
+  const std::size_t capacity_;
+  const std::uint32_t first_generation_;
+  std::deque<Slot> slots_;
   std::uint32_t free_ = kNone;
   std::size_t size_ = 0;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -239,6 +240,7 @@ class Puller {
   const Options options_;
   SlotMap<Transfer> transfers_;
   SlotMap<GrantRecord> records_;
+  std::array<flow::Grant, 32> grants_;      // of one call, kept since making it costs
   List<DataEndpoint, GrantedTag> granted_;  // got grants in this turn
 };
 

@@ -19,12 +19,11 @@ constexpr std::string_view kNothingPasses =
 }  // namespace
 
 bool Puller::pump() {
-  std::array<flow::Grant, 32> grants;
   bool any = false;
   while (!records_.full()) {
-    const std::size_t room = std::min(grants.size(), records_.capacity() - records_.size());
-    const std::size_t count = flow_.take(std::span(grants).first(room), poller_.now());
-    for (const flow::Grant& grant : std::span(grants).first(count)) any = accept(grant) || any;
+    const std::size_t room = std::min(grants_.size(), records_.capacity() - records_.size());
+    const std::size_t count = flow_.take(std::span(grants_).first(room), poller_.now());
+    for (const flow::Grant& grant : std::span(grants_).first(count)) any = accept(grant) || any;
     if (count < room) break;
   }
   while (DataEndpoint* endpoint = granted_.pop_front()) post_waiting(*endpoint);

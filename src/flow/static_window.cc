@@ -11,27 +11,17 @@ StaticWindow::StaticWindow(const StaticWindowOptions& options)
     : options_(options),
       chunk_bytes_(static_cast<std::uint32_t>(std::min<std::uint64_t>(
           {options.chunk_bytes, options.window_bytes, options.peer_window_bytes}))),
-      records_(options.transfers_max),
-      peer_slots_(options.transfers_max),
       transfers_by_id_(options.transfers_max),
       peers_by_id_(options.transfers_max) {
   PAWL_CHECK(chunk_bytes_ > 0, "windows and chunks have at least one byte");
   PAWL_CHECK(options.reads_per_peer_max > 0, "reads_per_peer_max is at least 1");
-  for (Record& record : records_) free_records_.push_back(record);
-  for (Peer& peer : peer_slots_) {
-    for (std::size_t i = 0; i < kClasses; ++i) {
-      peer.lanes[i].peer = &peer;
-      peer.lanes[i].service = Class{i};
-    }
-    free_peers_.push_back(peer);
-  }
 }
 
 StaticWindow::~StaticWindow() = default;
 
 bool StaticWindow::submit(const Transfer& transfer, TimePoint) {
   PAWL_CHECK(transfer.bytes > 0, "a transfer has bytes");
-  Record* record = free_records_.pop_front();
+  Record* record = new_record();
   if (record == nullptr) return false;
   Peer& peer = peer_for(transfer.peer);
   ++peer.transfers;
@@ -121,11 +111,27 @@ bool StaticWindow::peer_allows(const Peer& peer, std::uint32_t bytes) const {
 
 StaticWindow::Peer& StaticWindow::peer_for(PeerId id) {
   if (Peer* known = peers_by_id_.find(id.value)) return *known;
-  Peer* peer = free_peers_.pop_front();
-  PAWL_CHECK(peer != nullptr, "there are as many peers as transfers");
-  peer->id = id;
-  peers_by_id_.insert(id.value, *peer);
-  return *peer;
+  Peer& peer = new_peer();
+  peer.id = id;
+  peers_by_id_.insert(id.value, peer);
+  return peer;
+}
+
+/// nullptr if transfers_max are in hand.
+StaticWindow::Record* StaticWindow::new_record() {
+  if (Record* free = free_records_.pop_front()) return free;
+  return records_.size() < options_.transfers_max ? &records_.emplace_back() : nullptr;
+}
+
+/// There are no more of them than transfers.
+StaticWindow::Peer& StaticWindow::new_peer() {
+  if (Peer* free = free_peers_.pop_front()) return *free;
+  Peer& peer = peer_slots_.emplace_back();
+  for (std::size_t i = 0; i < kClasses; ++i) {
+    peer.lanes[i].peer = &peer;
+    peer.lanes[i].service = Class{i};
+  }
+  return peer;
 }
 
 void StaticWindow::unpark(Peer& peer) {

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
+#include <deque>
 
 #include "base/list.h"
 #include "flow/controller.h"
@@ -24,7 +24,7 @@ struct StaticWindowOptions {
 /// A controller that does not adapt: bytes in flight are bounded per NIC and per peer, cut into
 /// chunks. Express goes first; within express, and within the rest, peers take turns of one chunk,
 /// and the transfers of a peer are served in the order in which they came. Deadlines are not its
-/// business. O(1) per call and grant; allocates in the constructor only.
+/// business. O(1) per call and grant; allocates where it has more in hand than ever before.
 class StaticWindow final : public Controller {
  public:
   explicit StaticWindow(const StaticWindowOptions& options = {});
@@ -80,6 +80,8 @@ class StaticWindow final : public Controller {
   [[nodiscard]] std::uint32_t chunk_of(const Record& record) const;
   [[nodiscard]] bool peer_allows(const Peer& peer, std::uint32_t bytes) const;
   bool take_one(Lane& lane, Grant& out);
+  Record* new_record();
+  Peer& new_peer();
   Peer& peer_for(PeerId id);
   void unpark(Peer& peer);
   void leave_lane(Record& record);
@@ -89,8 +91,8 @@ class StaticWindow final : public Controller {
   const std::uint32_t chunk_bytes_;
   std::uint64_t in_flight_bytes_ = 0;
 
-  std::vector<Record> records_;
-  std::vector<Peer> peer_slots_;
+  std::deque<Record> records_;
+  std::deque<Peer> peer_slots_;
   List<Record> free_records_;
   List<Peer> free_peers_;
   IdTable<Record> transfers_by_id_;

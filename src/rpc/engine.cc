@@ -107,17 +107,16 @@ std::size_t Engine::poll(TimePoint now) {
 }
 
 std::size_t Engine::take_completions(TimePoint now) {
-  std::array<fabric::Completion, kCompletionsPerPoll> completions;
   std::size_t done = 0;
   for (std::size_t i = 0; i < kPollsPerTurn; ++i) {
-    const std::size_t count = fabric_->poll(now, completions);
-    for (const fabric::Completion& completion : std::span(completions).first(count)) {
+    const std::size_t count = fabric_->poll(now, completions_);
+    for (const fabric::Completion& completion : std::span(completions_).first(count)) {
       const auto route = routes_.find(completion.endpoint.value);
       PAWL_CHECK(route != routes_.end(), "a completion comes before its endpoint's closed");
       route->second->on_completion(completion);
     }
     done += count;
-    if (count < completions.size()) break;
+    if (count < completions_.size()) break;
   }
   return done;
 }

@@ -181,6 +181,7 @@ class Engine final : public PollSource {
   std::vector<std::pair<Ref<Connection>, Status>> failing_;
   std::vector<std::pair<Ref<Connection>, Status>> finishing_;
   std::vector<Ref<Connection>> leaving_;
+  std::array<fabric::Completion, kCompletionsPerPoll> completions_;  // of one poll
   std::uint32_t handlers_queued_ = 0;
   List<ServerCall, detail::RunningTag> running_;  // handlers that have begun
 
