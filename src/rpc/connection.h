@@ -17,6 +17,7 @@
 #include "fabric/fabric.h"
 #include "pawl/service.h"
 #include "pawl/timer.h"
+#include "rpc/backoff.h"
 #include "rpc/data_link.h"
 #include "rpc/handshake.h"
 #include "rpc/registry.h"
@@ -270,7 +271,7 @@ class Connection final : public RefCounted<Connection>,
     std::unique_ptr<DataLink> link;  ///< usable or being opened
     std::uint32_t incarnation = 0;
     Timer retry;
-    Duration backoff{0};
+    Backoff backoff{std::chrono::milliseconds(1), std::chrono::seconds(1)};
     Status trouble;  ///< why the last one that was tried did not open
   };
   std::array<DataRoleState, 2> data_;

@@ -11,8 +11,6 @@
 namespace pawl::rpc {
 
 namespace {
-constexpr Duration kDataBackoffFirst = std::chrono::milliseconds(1);
-constexpr Duration kDataBackoffMax = std::chrono::seconds(1);
 constexpr Duration kDataConnectTimeout = std::chrono::seconds(3);
 }  // namespace
 
@@ -89,8 +87,9 @@ DataLink* Connection::link_of(fabric::EndpointId endpoint) {
 }
 
 void Connection::data_link_usable(DataLink& link) {
-  data_[static_cast<std::size_t>(link.role())].backoff = Duration{0};
-  data_[static_cast<std::size_t>(link.role())].trouble = Status();
+  DataRoleState& state = data_[static_cast<std::size_t>(link.role())];
+  state.backoff.connected(engine_.poller().now());
+  state.trouble = Status();
   ++engine_.stats().data_endpoints_opened;
   ++engine_.stats().data_endpoints_live;
   if (link.role() == role_we_read()) {
@@ -131,18 +130,14 @@ void Connection::data_link_over(DataLink& link, const Status& why) {
 
 void Connection::retry_data(DataRole role) {
   DataRoleState& state = data_[static_cast<std::size_t>(role)];
-  state.backoff =
-      state.backoff.count() == 0 ? kDataBackoffFirst : std::min(state.backoff * 2, kDataBackoffMax);
-  const auto jitter = static_cast<std::int64_t>(
-      engine_.random().below(static_cast<std::uint64_t>(state.backoff.count() / 2 + 1)));
   const auto fire = [](void* self) {
     auto& connection = *static_cast<Connection*>(self);
     for (const DataRole each : {DataRole::connecting_side_reads, DataRole::accepting_side_reads}) {
       if (connection.needs_data(each)) connection.expect_bulk(each);
     }
   };
-  state.retry.arm(engine_.poller(), engine_.poller().now() + state.backoff + Duration(jitter), fire,
-                  this);
+  const TimePoint now = engine_.poller().now();
+  state.retry.arm(engine_.poller(), now + state.backoff.next(now, engine_.random()), fire, this);
 }
 
 // --- messages that carry window keys ---------------------------------------------------------

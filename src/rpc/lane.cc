@@ -10,7 +10,10 @@ namespace pawl::rpc {
 
 ConnectingLane::ConnectingLane(Engine& engine, const ChannelOptions& options, std::string target,
                                std::shared_ptr<const Registry> callbacks)
-    : Lane(engine, options), target_(std::move(target)), callbacks_(std::move(callbacks)) {
+    : Lane(engine, options),
+      target_(std::move(target)),
+      callbacks_(std::move(callbacks)),
+      backoff_(options.reconnect_backoff_first, options.reconnect_backoff_max) {
   engine.add(*this);
 }
 
@@ -72,13 +75,10 @@ void ConnectingLane::connect() {
   connect_later();
 }
 
-// The delay doubles up to a small bound, so that a server that is back is soon found.
 void ConnectingLane::connect_later() {
-  backoff_ = backoff_.count() == 0 ? options_.reconnect_backoff_first
-                                   : std::min(backoff_ * 2, options_.reconnect_backoff_max);
-  const auto half = static_cast<std::uint64_t>(backoff_.count() / 2);
-  const Duration delay(static_cast<std::int64_t>(half + engine().random().below(half + 1)));
-  retry_.arm(engine().poller(), engine().poller().now() + delay, &ConnectingLane::on_retry, this);
+  const TimePoint now = engine().poller().now();
+  retry_.arm(engine().poller(), now + backoff_.next(now, engine().random()),
+             &ConnectingLane::on_retry, this);
   fail_waiting(Status(last_error_), false);
 }
 
@@ -114,7 +114,7 @@ void ConnectingLane::explain_wait(ClientCall& call) {
 
 void ConnectingLane::connection_ready(Connection& connection) {
   const std::shared_ptr<Lane> self = shared_from_this();
-  backoff_ = Duration{0};
+  backoff_.connected(engine().poller().now());
   last_error_ = Status();
   while (ClientCall* call = waiting_.front()) {
     unlist(*call);

@@ -7,6 +7,7 @@
 #include "base/list.h"
 #include "pawl/channel.h"
 #include "pawl/timer.h"
+#include "rpc/backoff.h"
 #include "rpc/client_call.h"
 #include "rpc/connection.h"
 
@@ -75,7 +76,7 @@ class ConnectingLane final : public Lane, public ConnectionOwner, public ListNod
   WaitingList waiting_;
   std::size_t waiting_count_ = 0;
   Timer retry_;
-  Duration backoff_{0};
+  Backoff backoff_;
   Status last_error_;
   bool wanted_ = false;  // somebody who does not wait would use a connection
   bool gone_ = false;

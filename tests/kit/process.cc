@@ -141,6 +141,11 @@ void Process::wait_until_stopped() {
   ASSERT_TRUE(WIFSTOPPED(status)) << "the " << name_ << " ended instead of stopping";
 }
 
+void Process::stop() {
+  ::kill(pid_, SIGSTOP);
+  wait_until_stopped();
+}
+
 void Process::resume() { ::kill(pid_, SIGCONT); }
 
 void Process::kill() {

@@ -44,6 +44,7 @@ class Process {
   bool came(std::string_view word);
 
   void wait_until_stopped();  ///< by the SIGSTOP that it sent itself
+  void stop();                ///< SIGSTOP; it does nothing more afterwards
   void resume();              ///< SIGCONT
   void kill();                ///< SIGKILL; it is gone afterwards
 

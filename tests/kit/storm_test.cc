@@ -62,11 +62,13 @@ class StormOfProcesses : public ::testing::Test {
     called_back_.serve(services_);
     start_server(own_host() + ":0");
     address_ = server_.address();
-    ChannelOptions options;
-    options.reconnect_backoff_max = 20ms;
-    options.hold_until_ack = true;
     client_.emplace(storm_node_options());
     client_->run_background();
+    call_with(ChannelOptions());
+  }
+  void call_with(ChannelOptions options) {
+    options.reconnect_backoff_max = 20ms;
+    options.hold_until_ack = true;
     channel_ = client_->channel(address_, options, services_);
   }
   void start_server(const std::string& address) {
@@ -224,6 +226,33 @@ TEST_F(StormOfProcesses, GracefulRestartsCostNoCallThatRan) {
   if (!lossy()) {
     EXPECT_EQ(maybe_ran_, 0u);
   }
+}
+
+// The reader is stopped while it serves, and goes on when its callers have given it up.
+TEST_F(StormOfProcesses, StoppedServersLeaveNothingBehind) {
+  ChannelOptions options;
+  options.liveness = 1s;
+  call_with(options);
+  run_rounds(0, {Code::connection_lost, Code::data_lost, Code::unavailable}, [this] {
+    const std::uint64_t lost = client_->stats().connections_lost;
+    server_.stop();
+    EXPECT_TRUE(wait([&] { return client_->stats().connections_lost > lost; }));
+    server_.resume();
+  });
+}
+
+// PAWL_KIT_DISTURB is a command that cuts the network, or what else there is between the two, and
+// mends it again.
+TEST_F(StormOfProcesses, DisturbedNetworksLeaveNothingBehind) {
+  const char* const disturb = std::getenv("PAWL_KIT_DISTURB");
+  if (disturb == nullptr) GTEST_SKIP() << "no network of its own: tests/vm/network.sh has one";
+  ChannelOptions options;
+  options.liveness = 1s;
+  call_with(options);
+  run_rounds(0, {Code::connection_lost, Code::data_lost, Code::unavailable},
+             [&] { EXPECT_EQ(std::system(disturb), 0) << disturb; });
+  std::cout << client_->stats().connections_lost << " connections and "
+            << client_->stats().data_endpoints_lost << " data endpoints were lost" << std::endl;
 }
 
 TEST_F(StormOfProcesses, DroppedCallsLeaveNothingBehind) {

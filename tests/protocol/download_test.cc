@@ -208,7 +208,10 @@ TEST_F(DownloadTest, GrantsOfATransferThatCannotPostGoBack) {
     std::vector<std::byte> message = message_of(frame, answer_body(segments));
     return_credit(message);
     ASSERT_TRUE(fabric().arrive(control_, message));
-    if (i > 0) fabric().failed(data_);
+    if (i > 0) {
+      clock_.advance(10ms);  // it stood for longer than the delay before the next one
+      fabric().failed(data_);
+    }
     turn();
     if (i > 0) advance_to_next_timer();
     data_endpoint_up(connects++);

@@ -358,6 +358,24 @@ class BackoffTest : public RecoveryTest {
     }
     return delays;
   }
+
+  /// The connection that is being made comes to be, `waiting` goes out, and it is lost; the time
+  /// to the next attempt, which is made for `next`.
+  Duration delay_after_one_that_stood(Duration stands, Echoed& waiting, Echoed& next) {
+    control_ = fabric().connecting.back();
+    fabric().connected(control_, encode_handshake(peer_hello()));
+    turn();
+    EXPECT_TRUE(take(FrameType::request));
+    clock_.advance(stands);
+    fabric().failed(control_);
+    turn();
+    EXPECT_TRUE(waiting.outcome);
+    const TimePoint lost = clock_.now();
+    EXPECT_EQ(call_echo(next), 0u);
+    const std::size_t attempts = fabric().connecting.size();
+    while (fabric().connecting.size() == attempts && !HasFatalFailure()) advance_to_next_timer();
+    return clock_.now() - lost;
+  }
 };
 
 TEST_F(BackoffTest, DelaysDoubleUpToTheirBoundAndAreJittered) {
@@ -378,24 +396,40 @@ TEST_F(BackoffTest, DelaysDoubleUpToTheirBoundAndAreJittered) {
   EXPECT_FALSE(waiting.outcome) << "the call waits on";
 }
 
-TEST_F(BackoffTest, DelaysStartAgainAfterAConnectionStood) {
+TEST_F(BackoffTest, DelaysStartAgainAfterAConnectionThatStood) {
   channel_ = node_->channel("peer");
   Echoed waiting, next;
   ASSERT_EQ(call_echo(waiting), 0u);
   delays_of_refusals(10);
-  control_ = fabric().connecting.back();
-  fabric().connected(control_, encode_handshake(peer_hello()));
-  turn();
-  ASSERT_TRUE(take(FrameType::request));
-  fabric().failed(control_);
-  turn();
-  ASSERT_TRUE(waiting.outcome);
-  const TimePoint lost = clock_.now();
-  EXPECT_EQ(call_echo(next), 0u);
-  const std::size_t attempts = fabric().connecting.size();
-  while (fabric().connecting.size() == attempts && !HasFatalFailure()) advance_to_next_timer();
-  EXPECT_GE(clock_.now() - lost, 5ms);
-  EXPECT_LE(clock_.now() - lost, 10ms);
+  const Duration delay = delay_after_one_that_stood(1s, waiting, next);
+  EXPECT_GE(delay, 5ms);
+  EXPECT_LE(delay, 10ms);
+}
+
+TEST_F(BackoffTest, DelaysGoOnAfterAConnectionThatWasLostAtOnce) {
+  channel_ = node_->channel("peer");
+  Echoed waiting, next;
+  ASSERT_EQ(call_echo(waiting), 0u);
+  delays_of_refusals(10);
+  const Duration delay = delay_after_one_that_stood(999ms, waiting, next);
+  EXPECT_GE(delay, 500ms);
+  EXPECT_LE(delay, 1s);
+}
+
+// case 18
+TEST_F(BackoffTest, APeerThatAcceptsAndBreaksIsNotMetInAStorm) {
+  channel_ = node_->channel("peer");
+  std::deque<Echoed> calls;
+  ASSERT_EQ(call_echo(calls.emplace_back()), 0u);
+  const TimePoint begin = clock_.now();
+  std::size_t in_first_second = 0;
+  while (clock_.now() - begin < 10s && !HasFatalFailure()) {
+    Echoed& waiting = calls.back();
+    (void)delay_after_one_that_stood(Duration{0}, waiting, calls.emplace_back());
+    if (clock_.now() - begin < 1s) ++in_first_second;
+  }
+  EXPECT_LE(in_first_second, 8u);
+  EXPECT_LE(calls.size() - in_first_second, 20u) << "two in a second";
 }
 
 }  // namespace

@@ -3,7 +3,9 @@
 #include "fabric/verbs/endpoint.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "pawl/node.h"
 #include "verbs/pair.h"
@@ -217,6 +219,72 @@ TEST_F(EndpointTest, TheDevicesOwnEventsFailWhatTheyName) {
   ASSERT_TRUE(run_until([&] { return a_->event(EventKind::failed, at_a_) != nullptr; }));
   EXPECT_EQ(fabric_a_->connect(address_, {}, {}, clock_.now() + 1s).status().code(),
             Code::unavailable);
+}
+
+// case 58: the fake raises no events
+TEST_F(EndpointTest, WhatCameAfterTheLastPollKeepsThePollerAwake) {
+  connect();
+  const std::uint64_t id = send();
+  turns(3);
+  ASSERT_TRUE(fabric_a_->arm());
+  fake_.complete(qp_a(), wr_id(0), IBV_WC_SUCCESS);
+  EXPECT_FALSE(fabric_a_->arm());
+  a_->turn();
+  EXPECT_TRUE(a_->done(id));
+  EXPECT_TRUE(fabric_a_->arm());
+}
+
+// case 13: on some devices the two keys are equal, and a mistake does not show
+TEST_F(EndpointTest, PeersGetTheRemoteKeyAndWorkTheLocalOne) {
+  connect();
+  const LocalSegment segment = area().segment(0, 64);
+  const ibv_mr& region = *fake_.regions.back();
+  ASSERT_NE(region.lkey, region.rkey);
+  const Result<RemoteAddress> remote = fabric_a_->expose({1}, area().handle(), area().at(0), 64);
+  ASSERT_TRUE(remote.ok()) << remote.status().to_string();
+  EXPECT_EQ(remote->key, region.rkey);
+  a_->read(at_a_, segment, {.key = 0x4711, .address = 4096});
+  send();
+  EXPECT_EQ(qp_a().sends.at(0).wr.rdma.rkey, 0x4711u);
+  EXPECT_EQ(qp_a().local_keys, (std::vector<std::uint32_t>{region.lkey, region.lkey}));
+}
+
+// cases 51 and 68
+TEST_F(EndpointTest, ConnectionsThatFailedOrEndedLeaveNothing) {
+  const EndpointOptions deep{.group = {1}, .send_depth = 1000, .receive_depth = 1000};
+  const std::string nobody = [&] {
+    const ListenerId gone = fabric_a_->listen("127.0.0.1:0").value();
+    const std::string address = fabric_a_->listener_address(gone);
+    fabric_a_->close_listener(gone);
+    return address;
+  }();
+  std::optional<std::size_t> objects, queues;
+  for (int round = 0; round < 50; ++round) {
+    const EndpointId refused = fabric_a_->connect(nobody, deep, {}, clock_.now() + 1s).value();
+    ASSERT_TRUE(
+        run_until([&] { return a_->event(EventKind::connect_failed, refused) != nullptr; }));
+
+    const std::size_t asked = b_->count(EventKind::connect_request);
+    const EndpointId rejected = fabric_a_->connect(address_, deep, {}, clock_.now() + 1s).value();
+    ASSERT_TRUE(run_until([&] { return b_->count(EventKind::connect_request) > asked; }));
+    fabric_b_->reject(b_->events(EventKind::connect_request).back()->endpoint, {});
+    ASSERT_TRUE(
+        run_until([&] { return a_->event(EventKind::connect_failed, rejected) != nullptr; }));
+
+    const EndpointId silent = fabric_a_->connect(address_, deep, {}, clock_.now() + 50ms).value();
+    ASSERT_TRUE(run_until([&] { return a_->event(EventKind::connect_failed, silent) != nullptr; }));
+
+    connect(deep);
+    fabric_a_->close(at_a_);
+    fabric_b_->close(at_b_);
+    flush_both();
+    ASSERT_TRUE(run_until([&] {
+      return fabric_a_->resources().endpoints == 0 && fabric_b_->resources().endpoints == 0;
+    }));
+    if (!objects) objects = fake_.objects, queues = fake_.cqs.size();
+    ASSERT_EQ(fake_.objects, *objects) << round;
+    ASSERT_EQ(fake_.cqs.size(), *queues) << round;
+  }
 }
 
 TEST_F(EndpointTest, CompletionQueuesNeverOverrun) {

@@ -23,8 +23,7 @@ class FailingCalls : public VerbsPair {
  protected:
   Status make_status(const char* call, int error) {
     fake_.failing[call] = error;
-    const Status status =
-        make_fabric(FakeVerbs::calls(), {.device = "fake0"}, addresses()).status();
+    const Status status = make_fabric(FakeVerbs::calls(), {.device = "fake0"}, seen_).status();
     fake_.failing.clear();
     EXPECT_EQ(fake_.objects, 0u) << call << ": something is left";
     return status;
@@ -52,12 +51,12 @@ TEST_F(FailingCalls, RegisteringMemory) {
   start();
   testing::PlainMemory kind;
   alignas(64) static std::byte memory[4096];
-  for (const int error : {ENOMEM, EFAULT}) {
+  for (const int error : {ENOMEM, EAGAIN, EFAULT}) {
     fake_.failing["reg_mr"] = error;
     const Status status = fabric_a_->register_memory(memory, kind, MemoryUse::bulk).status();
     fake_.failing.clear();
-    expect_names(status, error == ENOMEM ? Code::resource_exhausted : Code::invalid_argument, error,
-                 {"ibv_reg_mr", "4096 bytes", "fake0", error == ENOMEM ? "ulimit -l" : "mapped"});
+    expect_names(status, error != EFAULT ? Code::resource_exhausted : Code::invalid_argument, error,
+                 {"ibv_reg_mr", "4096 bytes", "fake0", error != EFAULT ? "ulimit -l" : "mapped"});
   }
   EXPECT_EQ(fabric_a_->resources().registrations, 0u);
   // While a window is bound, nothing is ended: whatever the device calls it.
@@ -145,6 +144,49 @@ TEST_F(FailingCalls, PostingTellsHowManyWereTaken) {
   fabric_a_->set_error(at_a_);
   fake_.flush(qp_a());
   ASSERT_TRUE(run_until([&] { return a_->outstanding() == 0; }));
+}
+
+TEST_F(FailingCalls, PostingReceivesTellsHowManyWereTaken) {
+  start();
+  connect();
+  const LocalSegment segment = a_->area(64).segment(0, 64);
+  const WorkRequest work{.op = Opcode::receive, .local = std::span(&segment, 1)};
+  fake_.failing["post_recv 2"] = ENOMEM;
+  Status why;
+  EXPECT_EQ(a_->post(at_a_, {work, work, work, work}, why).size(), 2u);
+  fake_.failing.clear();
+  expect_names(why, Code::resource_exhausted, ENOMEM, {"ibv_post_recv"});
+  EXPECT_EQ(fabric_a_->resources().work_requests, 2u);
+  fabric_a_->set_error(at_a_);
+  fake_.flush(qp_a());
+  ASSERT_TRUE(run_until([&] { return a_->outstanding() == 0; }));
+}
+
+TEST_F(FailingCalls, PollingEndsTheDevice) {
+  start();
+  connect();
+  fake_.failing["poll_cq"] = EIO;
+  ASSERT_TRUE(run_until([&] { return a_->event(EventKind::failed, at_a_) != nullptr; }));
+  fake_.failing.clear();
+  const Event* const device = a_->event(EventKind::device);
+  ASSERT_NE(device, nullptr);
+  EXPECT_NE(device->status.what().find("a completion queue of it cannot be polled"),
+            std::string_view::npos)
+      << device->status.what();
+}
+
+// case 84: its poller must be able to sleep
+TEST_F(FailingCalls, ADeviceThatIsGoneIsNotArmedAgain) {
+  start();
+  connect();
+  fake_.failing["req_notify_cq"] = EIO;
+  turns(3);
+  EXPECT_FALSE(fabric_a_->arm());
+  ASSERT_TRUE(run_until([&] { return a_->event(EventKind::failed, at_a_) != nullptr; }));
+  fabric_a_->close(at_a_);
+  fake_.flush(qp_a());
+  EXPECT_TRUE(run_until([&] { return fabric_a_->arm(); }));
+  fake_.failing.clear();
 }
 
 TEST_F(FailingCalls, ArmingEndsTheDevice) {

@@ -117,6 +117,7 @@ ibv_mr* reg_mr(ibv_pd*, void* address, std::size_t length, unsigned access) {
   mr->length = length;
   mr->lkey = current->next_number++;
   mr->rkey = mr->lkey + 0x1000;
+  current->regions.push_back(mr);
   return mr;
 }
 
@@ -192,6 +193,11 @@ int modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int) {
   if (to <= IBV_QPS_RTS) {
     if (const int error = fault(kCalls[to]); error != 0) return error;
   }
+  if (to == IBV_QPS_RTR && attributes->ah_attr.is_global != 0) {
+    const std::vector<FakeGid>& gids = device_of(qp->context->device).ports.front().gids;
+    const std::size_t index = attributes->ah_attr.grh.sgid_index;
+    if (index >= gids.size() || gids[index].gid == Gid{}) return ENODATA;
+  }
   fake.state = to;
   if (to == IBV_QPS_INIT) fake.init = *attributes;
   if (to == IBV_QPS_RTR) fake.rtr = *attributes;
@@ -266,8 +272,13 @@ constexpr Calls kCalls = {
     .create_qp = create_qp,
     .modify_qp = modify_qp,
     .destroy_qp = destroy_qp,
-    .post_send = [](ibv_qp* qp, ibv_send_wr* first,
-                    ibv_send_wr** bad) { return post("post_send", qp_of(qp).sends, first, bad); },
+    .post_send =
+        [](ibv_qp* qp, ibv_send_wr* first, ibv_send_wr** bad) {
+          for (const ibv_send_wr* at = first; at != nullptr; at = at->next) {
+            if (at->num_sge > 0) qp_of(qp).local_keys.push_back(at->sg_list->lkey);
+          }
+          return post("post_send", qp_of(qp).sends, first, bad);
+        },
     .post_recv =
         [](ibv_qp* qp, ibv_recv_wr* first, ibv_recv_wr** bad) {
           return post("post_recv", qp_of(qp).receives, first, bad);

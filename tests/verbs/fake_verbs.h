@@ -45,6 +45,7 @@ struct FakeQp {
   ibv_qp_attr init{}, rtr{}, rts{};
   std::vector<ibv_send_wr> sends;
   std::vector<ibv_recv_wr> receives;
+  std::vector<std::uint32_t> local_keys;  ///< of the first segment of each send
   bool alive = true;
 };
 
@@ -69,8 +70,9 @@ class FakeVerbs {
 
   std::list<FakeDevice> devices;
   std::list<FakeQp> qps;
-  std::vector<unsigned> access;  ///< of each reg_mr
-  std::size_t objects = 0;       ///< contexts, domains, regions, windows, queues: all that exist
+  std::vector<unsigned> access;        ///< of each reg_mr
+  std::vector<const ibv_mr*> regions;  ///< the same; those that were deregistered are gone
+  std::size_t objects = 0;  ///< contexts, domains, regions, windows, queues: all that exist
 
   /// The queue pair that was made last, or the n-th before it.
   FakeQp& qp(std::size_t before_last = 0);

@@ -31,13 +31,9 @@ class VerbsPair : public ::testing::Test {
     EXPECT_EQ(fake_.objects, 0u) << "objects of the device are left";
   }
 
-  static std::vector<LocalAddress> addresses() {
-    return {{.gid = ipv4_gid(10, 0, 0, 1), .netdev = "eth0"},
-            {.gid = ipv4_gid(10, 0, 0, 2), .netdev = "eth1"}};
-  }
   void start() {
-    fabric_a_ = make_fabric(FakeVerbs::calls(), {.device = "fake0"}, addresses()).value();
-    fabric_b_ = make_fabric(FakeVerbs::calls(), {.device = "fake1"}, addresses()).value();
+    fabric_a_ = make_fabric(FakeVerbs::calls(), {.device = "fake0"}, seen_).value();
+    fabric_b_ = make_fabric(FakeVerbs::calls(), {.device = "fake1"}, seen_).value();
     a_ = std::make_unique<Side>(*fabric_a_, clock_, 1);
     b_ = std::make_unique<Side>(*fabric_b_, clock_, 1'000'000);
     listener_ = fabric_b_->listen("127.0.0.1:0").value();
@@ -58,6 +54,9 @@ class VerbsPair : public ::testing::Test {
 
   ManualClock clock_;
   FakeVerbs fake_;
+  std::vector<LocalAddress> addresses_{{.gid = ipv4_gid(10, 0, 0, 1), .netdev = "eth0"},
+                                       {.gid = ipv4_gid(10, 0, 0, 2), .netdev = "eth1"}};
+  const AddressSource seen_ = [this] { return addresses_; };
   std::unique_ptr<Fabric> fabric_a_, fabric_b_;
   std::unique_ptr<Side> a_, b_;
   ListenerId listener_;

@@ -131,10 +131,11 @@ Status VerbsFabric::accept(EndpointId id, const EndpointOptions& options,
   if (endpoint->early.size() > options.receive_depth) {
     return Status(Code::resource_exhausted, "accept: more receives are posted than receive_depth");
   }
-  endpoint->source = entry_for_peer(device_->port(), endpoint->theirs.gid);
-  if (endpoint->source == nullptr) endpoint->source = &device_->port().gids.front();
+  if (Status seen = look_at_port(); !seen.ok()) return seen;
+  const GidEntry* const source = entry_for_peer(device_->port(), endpoint->theirs.gid);
+  endpoint->source = source != nullptr ? *source : device_->port().gids.front();
   if (Status made = make_queue_pair(*endpoint, options); !made.ok()) return made;
-  Greeting answer = describe(*device_, endpoint->qp, endpoint->options, *endpoint->source);
+  Greeting answer = describe(*device_, endpoint->qp, endpoint->options, endpoint->source);
   answer.kind = GreetingKind::accept;
   answer.attempt = endpoint->theirs.attempt;
   endpoint->own = answer;
@@ -208,8 +209,10 @@ Status VerbsFabric::reach(Endpoint& endpoint) {
             device_->name() + " is " + gid_text(own.gid) +
             "; give both ports an address of one family, or choose by gid_index");
   }
-  return endpoint.qp.connect(*device_, endpoint.options, own, theirs, *endpoint.source,
-                             endpoint.peer);
+  Status connected =
+      endpoint.qp.connect(*device_, endpoint.options, own, theirs, endpoint.source, endpoint.peer);
+  if (!connected.ok()) port_changed_ = true;  // perhaps, and it did not say so
+  return connected;
 }
 
 Status VerbsFabric::give_early_receives(Endpoint& endpoint) {

@@ -27,12 +27,13 @@ Result<EndpointId> VerbsFabric::connect(std::string_view address, const Endpoint
   }
   Result<Target> target = parse_peer(address);
   if (!target.ok()) return target.status();
+  if (Status seen = look_at_port(); !seen.ok()) return seen;
   Result<Endpoint*> added = add_endpoint(State::connecting);
   if (!added.ok()) return added.status();
   Endpoint& endpoint = **added;
   const EndpointId id = endpoint.id;
   endpoint.peer = address;
-  endpoint.source = &device_->port().gids.front();
+  endpoint.source = device_->port().gids.front();
   if (Status made = make_queue_pair(endpoint, options); !made.ok()) {
     erase(id);
     return made;
@@ -142,7 +143,7 @@ void VerbsFabric::socket_connected(Endpoint& endpoint) {
   if (attempt.text != text) endpoint.peer = attempt.text + " (" + text + ")";
   endpoint.state = State::greeting;
   set_deadline(endpoint, attempt.deadline);
-  Greeting greeting = describe(*device_, endpoint.qp, endpoint.options, *endpoint.source);
+  Greeting greeting = describe(*device_, endpoint.qp, endpoint.options, endpoint.source);
   greeting.kind = GreetingKind::request;
   greeting.attempt = endpoint.own.attempt;
   endpoint.own = greeting;

@@ -23,12 +23,12 @@ std::uint32_t at_least_one(int stated, std::uint32_t most) {
 
 }  // namespace
 
-Device::Device(const Calls& calls, const VerbsOptions& options, Port port)
-    : calls_(calls), options_(options), port_(std::move(port)) {}
+Device::Device(const Calls& calls, const VerbsOptions& options, Port port, AddressSource addresses)
+    : calls_(calls), options_(options), addresses_(std::move(addresses)), port_(std::move(port)) {}
 
 Result<std::unique_ptr<Device>> Device::open(const Calls& calls, const VerbsOptions& options,
-                                             Port port) {
-  std::unique_ptr<Device> device(new Device(calls, options, std::move(port)));
+                                             Port port, AddressSource addresses) {
+  std::unique_ptr<Device> device(new Device(calls, options, std::move(port), std::move(addresses)));
   if (Status started = device->start(); !started.ok()) return started;
   return device;
 }
@@ -37,6 +37,19 @@ Device::~Device() {
   if (channel_ != nullptr) static_cast<void>(calls_.destroy_comp_channel(channel_));
   if (pd_ != nullptr) static_cast<void>(calls_.dealloc_pd(pd_));
   if (context_ != nullptr) static_cast<void>(calls_.close_device(context_));
+}
+
+Status Device::look_at_port() {
+  Port now;
+  now.device = port_.device;
+  now.number = port_.number;
+  const std::string wrong = verbs::look_at_port(calls_, context_, options_, addresses_(), now);
+  if (!wrong.empty()) {
+    return Status::with_detail(Code::unavailable, "no connection from " + name() + " port " +
+                                                      std::to_string(port_.number) + ": " + wrong);
+  }
+  port_ = std::move(now);
+  return {};
 }
 
 Status Device::start() {

@@ -46,18 +46,31 @@ void VerbsFabric::device_event(const ibv_async_event& event) {
                         " is down: is the cable in, is the interface up? Connections fail "
                         "once their work is not acknowledged");
     case IBV_EVENT_PORT_ACTIVE:
+      port_changed_ = true;
       return report(Code::unavailable, port() + " was down and is up again");
     case IBV_EVENT_GID_CHANGE:
+      port_changed_ = true;
       return report(Code::unavailable,
-                    port() + " has other addresses; new connections may need a new node");
+                    port() +
+                        " has other addresses: connections from the old ones may fail, new "
+                        "ones use those of now");
     case IBV_EVENT_LID_CHANGE:
     case IBV_EVENT_PKEY_CHANGE:
     case IBV_EVENT_SM_CHANGE:
     case IBV_EVENT_CLIENT_REREGISTER:
+      port_changed_ = true;
       return report(Code::unavailable, port() + " was configured anew by the subnet manager");
     default:
       return;  // no trouble: communication established, drained, and their like
   }
+}
+
+/// The port as it is now, for a new connection, where it may have changed.
+Status VerbsFabric::look_at_port() {
+  if (!port_changed_) return {};
+  Status seen = device_->look_at_port();
+  port_changed_ = !seen.ok();
+  return seen;
 }
 
 /// Nothing works any more: every endpoint fails, and no new one is made.

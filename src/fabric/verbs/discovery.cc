@@ -84,32 +84,6 @@ std::vector<GidEntry> infiniband_gids(const Calls& calls, ibv_context* context, 
   return {std::move(entry)};
 }
 
-/// A port, or an empty list of addresses and a sentence that says why not.
-std::string look_at_port(const Calls& calls, ibv_context* context, const VerbsOptions& options,
-                         const std::vector<LocalAddress>& addresses, Port& port) {
-  ibv_port_attr attributes{};
-  if (const int error =
-          calls.query_port(context, static_cast<std::uint8_t>(port.number), &attributes);
-      error != 0) {
-    return std::string(call_error(Call::query_port, error, "the port").what());
-  }
-  if (attributes.state != IBV_PORT_ACTIVE) return state_text(attributes.state);
-  port.ethernet = attributes.link_layer == IBV_LINK_LAYER_ETHERNET;
-  port.grh_required = (attributes.flags & IBV_QPF_GRH_REQUIRED) != 0;
-  port.lid = attributes.lid;
-  port.mtu = attributes.active_mtu;
-  port.message_bytes_max = attributes.max_msg_sz;
-  if (!port.ethernet) {
-    port.gids = infiniband_gids(calls, context, port.number, options);
-    return port.gids.empty() ? "its GID cannot be read" : "";
-  }
-  port.gids = ethernet_gids(calls, context, port.number, attributes, options, addresses);
-  if (!port.gids.empty()) return {};
-  return options.gid_index >= 0
-             ? "entry " + std::to_string(options.gid_index) + " of its GID table is not RoCE v2"
-             : "no RoCE v2 address of it belongs to an interface that is visible here: ip addr add";
-}
-
 void look_at_device(const Calls& calls, ibv_device* device, const VerbsOptions& options,
                     const std::vector<LocalAddress>& addresses, Discovery& out) {
   const std::string name = calls.get_device_name(device);
@@ -151,6 +125,31 @@ void link_local_last(std::vector<Port>& ports) {
 }
 
 }  // namespace
+
+std::string look_at_port(const Calls& calls, ibv_context* context, const VerbsOptions& options,
+                         const std::vector<LocalAddress>& addresses, Port& port) {
+  ibv_port_attr attributes{};
+  if (const int error =
+          calls.query_port(context, static_cast<std::uint8_t>(port.number), &attributes);
+      error != 0) {
+    return std::string(call_error(Call::query_port, error, "the port").what());
+  }
+  if (attributes.state != IBV_PORT_ACTIVE) return state_text(attributes.state);
+  port.ethernet = attributes.link_layer == IBV_LINK_LAYER_ETHERNET;
+  port.grh_required = (attributes.flags & IBV_QPF_GRH_REQUIRED) != 0;
+  port.lid = attributes.lid;
+  port.mtu = attributes.active_mtu;
+  port.message_bytes_max = attributes.max_msg_sz;
+  if (!port.ethernet) {
+    port.gids = infiniband_gids(calls, context, port.number, options);
+    return port.gids.empty() ? "its GID cannot be read" : "";
+  }
+  port.gids = ethernet_gids(calls, context, port.number, attributes, options, addresses);
+  if (!port.gids.empty()) return {};
+  return options.gid_index >= 0
+             ? "entry " + std::to_string(options.gid_index) + " of its GID table is not RoCE v2"
+             : "no RoCE v2 address of it belongs to an interface that is visible here: ip addr add";
+}
 
 std::vector<LocalAddress> local_addresses() {
   std::vector<LocalAddress> found;

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,7 @@ struct LocalAddress {
 
 /// Those of the system. One system call or two; off the hot path.
 std::vector<LocalAddress> local_addresses();
+using AddressSource = std::function<std::vector<LocalAddress>()>;
 
 /// How good an address is for peers to reach; the lower the better.
 enum class Family : std::uint8_t { ipv4, ipv6, link_local, infiniband };
@@ -63,6 +65,11 @@ struct Discovery {
 /// down (an explicit gid_index is taken as it is).
 Discovery discover(const Calls& calls, const VerbsOptions& options,
                    const std::vector<LocalAddress>& addresses);
+
+/// What `port.number` of an open device is like now; a sentence that says why it cannot be used, or
+/// none. Some system calls for each entry of its table of addresses.
+std::string look_at_port(const Calls& calls, ibv_context* context, const VerbsOptions& options,
+                         const std::vector<LocalAddress>& addresses, Port& port);
 
 /// The address of ours from which `peer` is reached: the first of its family, else none.
 const GidEntry* entry_for_peer(const Port& port, const Gid& peer);

@@ -60,7 +60,7 @@ struct Endpoint {
   Bootstrap bootstrap;
   std::unique_ptr<ConnectAttempt> attempt;  ///< connecting end, until connected
   std::vector<std::byte> hello;             ///< accepting end: the peer's
-  const GidEntry* source = nullptr;         ///< the address of ours
+  GidEntry source;                          ///< the address of ours
   Greeting own;
   Greeting theirs;
 

@@ -190,7 +190,8 @@ void VerbsFabric::look() {
 bool VerbsFabric::arm() {
   const auto quiet = [this] { return ready_.empty() && events_.empty() && next_deadline_ > now_; };
   if (!quiet()) return false;
-  if (Status armed = queues_.arm(); !armed.ok()) {
+  // The queues of a device that is gone say nothing any more, and cannot be asked to.
+  if (Status armed = dead_ ? Status() : queues_.arm(); !armed.ok()) {
     device_failed(std::string(armed.what()));
     return false;
   }

@@ -147,6 +147,7 @@ class VerbsFabric final : public Fabric {
   // device_events.cc
   void take_device_events();
   void device_event(const ibv_async_event& event);
+  Status look_at_port();
   void device_failed(const std::string& why);
   void report(Code code, std::string text);
 
@@ -162,7 +163,8 @@ class VerbsFabric final : public Fabric {
   TimePoint next_deadline_ = TimePoint::never();
   TimePoint accept_retry_ = TimePoint::never();
   bool armed_ = false;
-  bool dead_ = false;  // the device is gone
+  bool dead_ = false;          // the device is gone
+  bool port_changed_ = false;  // perhaps: it is looked at before the next connection
   std::uint64_t work_done_ = 0;
   std::uint64_t work_requests_ = 0;  // accepted and not completed
   std::size_t half_open_ = 0;

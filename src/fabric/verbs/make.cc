@@ -14,8 +14,8 @@
 namespace pawl::fabric::verbs {
 
 Result<std::unique_ptr<Fabric>> make_fabric(const Calls& calls, const VerbsOptions& options,
-                                            const std::vector<LocalAddress>& addresses) {
-  Discovery found = discover(calls, options, addresses);
+                                            const AddressSource& addresses) {
+  Discovery found = discover(calls, options, addresses());
   if (found.usable.empty()) {
     std::string text = "no RDMA port can be used";
     for (const std::string& why : found.refused) text += "; " + why;
@@ -23,7 +23,7 @@ Result<std::unique_ptr<Fabric>> make_fabric(const Calls& calls, const VerbsOptio
     return Status::with_detail(code, std::move(text), Ran::no, found.status.native());
   }
   Result<std::unique_ptr<Device>> device =
-      Device::open(calls, options, std::move(found.usable.front()));
+      Device::open(calls, options, std::move(found.usable.front()), addresses);
   if (!device.ok()) return device.status();
   UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
   UniqueFd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -66,7 +66,7 @@ PortList list_ports(const VerbsOptions& options) {
 }
 
 Result<std::unique_ptr<Fabric>> make_verbs_fabric(const VerbsOptions& options) {
-  return make_fabric(system_calls(), options, local_addresses());
+  return make_fabric(system_calls(), options, &local_addresses);
 }
 
 }  // namespace pawl::fabric::verbs

@@ -15,7 +15,7 @@ namespace pawl::fabric::verbs {
 /// make_verbs_fabric and list_ports of verbs_fabric.h, for any device and any interfaces: `calls`
 /// must outlive the fabric.
 Result<std::unique_ptr<Fabric>> make_fabric(const Calls& calls, const VerbsOptions& options,
-                                            const std::vector<LocalAddress>& addresses);
+                                            const AddressSource& addresses);
 PortList list_ports(const Calls& calls, const VerbsOptions& options,
                     const std::vector<LocalAddress>& addresses);
 
