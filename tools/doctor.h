@@ -31,7 +31,7 @@ struct Machine {
   fabric::verbs::PortList ports;
   std::uint64_t memlock_bytes = RLIM_INFINITY;
   std::uint64_t open_files = RLIM_INFINITY;
-  bool may_lock = false;  ///< root: the limit on locked memory is not for it
+  bool may_lock = false;  ///< has CAP_IPC_LOCK: the limit on locked memory is not for it
 
   /// This one.
   static Machine here();
@@ -40,6 +40,9 @@ struct Machine {
   /// The names in a folder, sorted.
   [[nodiscard]] std::vector<std::string> names(const std::string& path) const;
 };
+
+/// CAP_IPC_LOCK is in force, by what /proc/<pid>/status says of a process.
+bool may_lock_memory(const std::string& status);
 
 /// Everything that can be said without moving a byte. Where there is no RDMA one line says so, and
 /// what concerns RDMA alone is left out.

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the files of the system, the RDMA ports and this process's limits say.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "doctor.h"
 #include "pawl/pool.h"
@@ -148,7 +149,7 @@ class Checks {
     const bool enough = machine_.may_lock || machine_.memlock_bytes >= wanted;
     add("memlock", enough ? Level::ok : Level::failure,
         fmt::format("{} bytes{}", amount(machine_.memlock_bytes),
-                    machine_.may_lock ? ", not a limit for root"
+                    machine_.may_lock ? ", not a limit for who has CAP_IPC_LOCK"
                     : enough          ? ""
                                       : fmt::format(": a pool registers up to {} bytes "
                                                              "(PoolOptions::bytes_max)",
@@ -197,13 +198,24 @@ class Checks {
 
 }  // namespace
 
+// In a container root may be without it.
+bool may_lock_memory(const std::string& status) {
+  constexpr int kIpcLock = 14;  // CAP_IPC_LOCK of capabilities(7)
+  constexpr std::string_view kEffective = "\nCapEff:";
+  const std::size_t at = status.find(kEffective);
+  if (at == std::string::npos) return false;
+  const std::uint64_t set = std::strtoull(status.c_str() + at + kEffective.size(), nullptr, 16);
+  return ((set >> kIpcLock) & 1) != 0;
+}
+
 Machine Machine::here() {
   Machine machine;
   machine.verbs_built_in = fabric::verbs::built_in();
   machine.ports = fabric::verbs::list_ports();
   machine.memlock_bytes = limit_of(RLIMIT_MEMLOCK);
   machine.open_files = limit_of(RLIMIT_NOFILE);
-  machine.may_lock = ::geteuid() == 0;
+  std::ifstream status("/proc/self/status");
+  machine.may_lock = may_lock_memory({std::istreambuf_iterator<char>(status), {}});
   return machine;
 }
 

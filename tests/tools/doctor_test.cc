@@ -131,7 +131,14 @@ TEST_F(DoctorTest, SmallPacketsAreTheInterfacesMtu) {
       << "taken up when the port comes up";
 }
 
-TEST_F(DoctorTest, LockedMemoryIsLimitedForAllButRoot) {
+TEST(DoctorMachine, WhoMayLockMemoryIsACapabilityNotAUser) {
+  EXPECT_TRUE(may_lock_memory("Uid:\t1000\nCapEff:\t0000000000004000\nCapBnd:\t0\n"));
+  EXPECT_TRUE(may_lock_memory("Uid:\t0\nCapEff:\t000001ffffffffff\n"));
+  EXPECT_FALSE(may_lock_memory("Uid:\t0\nCapEff:\t00000000a80425fb\n")) << "of a container";
+  EXPECT_FALSE(may_lock_memory("Uid:\t0\n"));
+}
+
+TEST_F(DoctorTest, LockedMemoryIsLimitedForWhoMayNotLock) {
   add_device("mlx5_0");
   machine_.memlock_bytes = 8 << 20;
   EXPECT_EQ(finding("memlock").level, Level::failure);
