@@ -90,8 +90,9 @@ std::string what_runs(const DemoOptions& options, const Corpus& corpus) {
       "{} {}, {:.1f} MB, stored and fetched over {} by two processes, {:.1f} s for each guard.\n"
       "READs are held inside the fabric for 0 to {} x the deadline of their call ({} ms for small "
       "files, {} ms for the largest) at random;\n"
-      "a buffer is used again as soon as its request is over, also when that timed out. Seed "
-      "{}.\n",
+      "a buffer is used again as soon as its request is over, also when that timed out.\n"
+      "What a late READ brings to a call that is over is dropped unseen; else the guard decides. "
+      "Seed {}.\n",
       corpus.size(), options.dir.empty() ? "files" : "files of " + options.dir,
       static_cast<double>(corpus.total_bytes()) / 1e6, options.places.text,
       std::chrono::duration<double>(settings.run).count(), kHoldDeadlines, ms(settings.deadline),

@@ -64,7 +64,8 @@ CLI::App* add_demo(CLI::App& app, DemoArguments& arguments) {
   DemoOptions& options = arguments.options;
   CLI::App* demo = app.add_subcommand(
       "demo", "Stores and fetches files while READs come late, without a guard and with one");
-  demo->add_option("--seconds", options.seconds, "How long to run, all guards together")
+  demo->add_option("--seconds", options.seconds,
+                   "How long to run, all guards together; half a second for each at least")
       ->check(CLI::Range(kSecondsPerGuardMin, kSecondsMax))
       ->capture_default_str();
   demo->add_option("--dir", options.dir,
@@ -123,7 +124,9 @@ int demo(DemoArguments& arguments) {
     options.guards.push_back(*guard);
   }
   if (options.seconds < kSecondsPerGuardMin * static_cast<double>(options.guards.size())) {
-    return wrong_usage("--seconds: each guard needs at least half a second");
+    return wrong_usage(
+        fmt::format("--seconds: each guard needs half a second at least: {} for these",
+                    kSecondsPerGuardMin * static_cast<double>(options.guards.size())));
   }
   Result<DemoPlaces> places = choose_places(arguments.fabric);
   if (!places.ok()) return wrong_usage("--fabric: " + std::string(places.status().what()));
