@@ -100,8 +100,9 @@ def main():
         return 0
     tree = copy_of_tree()
     try:
-        # Without debug information, which would take most of the time.
-        configure = ["cmake", "--preset", "debug", "-DCMAKE_CXX_FLAGS_DEBUG=-O1"]
+        # Without debug information, which would take most of the time, and file by file.
+        configure = ["cmake", "--preset", "debug", "-DCMAKE_CXX_FLAGS_DEBUG=-O1",
+                     "-DPAWL_JOIN_SOURCES=OFF"]
         if run(configure, tree) != 0:
             print("mutants: the unchanged tree is not configured")
             return 1
