@@ -295,7 +295,9 @@ class Bench {
         cell.guard = guard;
         cell.held_percent = held;
         Contender contender = pawl(cell);
-        contender.may_be_refused = true;  // by the fabric, which says why
+        // By the fabric, which says why. There is none that cannot do these.
+        contender.may_be_refused =
+            guard != Guard::none && guard != Guard::disconnect && guard != Guard::verify;
         contenders.push_back(std::move(contender));
       }
     }
