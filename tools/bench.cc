@@ -13,6 +13,7 @@
 #include "bench_pairs.h"
 #include "bench_sample.h"
 #include "bench_table.h"
+#include "bench_verdict.h"
 #include "demo_json.h"
 #include "exit_code.h"
 #include "json.h"
@@ -44,9 +45,11 @@ class Bench {
       case BenchKind::guards:
         return guards();
       case BenchKind::conns:
+        return connections();
+      case BenchKind::storm:
         break;
     }
-    return connections();
+    return storm();
   }
   [[nodiscard]] const std::vector<BenchRow>& rows() const { return rows_; }
 
@@ -60,9 +63,11 @@ class Bench {
       case BenchKind::guards:
         return guard_columns();
       case BenchKind::conns:
+        return connection_columns();
+      case BenchKind::storm:
         break;
     }
-    return connection_columns();
+    return storm_columns();
   }
   bool is_against(const char* system) const {
     return std::ranges::count(options_.against, system) > 0;
@@ -272,6 +277,36 @@ class Bench {
     return {};
   }
 
+  Status storm() {
+    for (const Shape shape : options_.directions) {
+      for (const std::uint64_t size : options_.sizes) {
+        if (Status done = storm_cell(shape, size); !done.ok()) return done;
+      }
+    }
+    return {};
+  }
+
+  Status storm_cell(Shape shape, std::uint64_t size) {
+    SampleSettings cell = settings(shape, size, options_.outstanding[0], options_.spins[0]);
+    cell.inline_off = true;
+    std::vector<Contender> contenders;
+    for (const Guard guard : options_.guards) {
+      for (const std::uint32_t held : options_.helds) {
+        cell.guard = guard;
+        cell.held_percent = held;
+        Contender contender = pawl(cell);
+        // By the fabric, which says why. There is none that cannot do these.
+        contender.may_be_refused =
+            guard != Guard::none && guard != Guard::disconnect && guard != Guard::verify;
+        contenders.push_back(std::move(contender));
+      }
+    }
+    Result<std::vector<BenchRow>> rows = run_pairs(std::move(contenders), options_.pairs);
+    if (!rows.ok()) return rows.status();
+    show(*std::move(rows));
+    return {};
+  }
+
   const BenchOptions& options_;
   const BenchMachine& machine_;
   std::vector<BenchRow> rows_;
@@ -292,6 +327,14 @@ void say_what_runs(const BenchOptions& options, const BenchMachine& machine) {
   std::fflush(stdout);
 }
 
+/// What the rows of a storm are to show.
+void say_what_was_shown(const std::vector<BenchRow>& rows) {
+  fmt::print("\n");
+  for (const StormTarget& target : storm_targets(rows)) fmt::print("{}\n", sentence_of(target));
+  for (const std::string& sentence : proved_nothing(rows)) fmt::print("{}\n", sentence);
+  std::fflush(stdout);
+}
+
 std::string json_of(const BenchOptions& options, const BenchMachine& machine,
                     const std::vector<BenchRow>& rows, const Status& status) {
   JsonObject about;
@@ -308,6 +351,11 @@ std::string json_of(const BenchOptions& options, const BenchMachine& machine,
   all.add("pairs", std::uint64_t{options.pairs}).add("seconds", options.seconds);
   all.add("error", status.ok() ? std::string() : std::string(status.what()));
   all.add_list("rows", list);
+  if (options.kind == BenchKind::storm) {
+    std::vector<std::string> targets;
+    for (const StormTarget& target : storm_targets(rows)) targets.push_back(json_of(target));
+    all.add_list("targets", targets);
+  }
   return all.text() + "\n";
 }
 
@@ -323,6 +371,8 @@ const char* name_of(BenchKind kind) {
       return "guards";
     case BenchKind::conns:
       return "conns";
+    case BenchKind::storm:
+      return "storm";
   }
   return "";
 }
@@ -342,7 +392,8 @@ int run_bench(const BenchOptions& options) {
   Bench bench(options, machine);
   Status status = bench.run();
   std::uint64_t wrong = 0;
-  for (const BenchRow& row : bench.rows()) wrong += row.wrong_bytes();
+  for (const BenchRow& row : bench.rows()) wrong += row.shows_wrong_bytes() ? 0 : row.wrong_bytes();
+  if (status.ok() && options.kind == BenchKind::storm) say_what_was_shown(bench.rows());
   if (status.ok() && wrong > 0) {
     status = Status::with_detail(Code::internal, fmt::format("{} bytes arrived wrong", wrong));
   }

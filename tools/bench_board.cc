@@ -72,12 +72,14 @@ int run_bench_client(int board_fd, BenchBody body) {
 
 int run_bench_server(int board_fd) {
   return run_bench_server(board_fd, [](BenchBoard& board) {
+    if (board.settings.held_percent > 0) return serve_storm(board);
     return board.settings.system == System::raw ? serve_raw(board) : serve_pawl(board);
   });
 }
 
 int run_bench_client(int board_fd) {
   return run_bench_client(board_fd, [](BenchBoard& board) {
+    if (board.settings.held_percent > 0) return call_storm(board);
     return board.settings.system == System::raw ? call_raw(board) : call_pawl(board);
   });
 }

@@ -42,8 +42,9 @@ struct SampleSettings {
   std::array<char, 64> server_fabric;  ///< names for NodeOptions::fabric
   std::array<char, 64> client_fabric;
   std::array<char, 64> listen;
-  std::uint32_t idle;  ///< connections beside the one that is used
-  bool look_at_idle;   ///< they, or their absence, are what is measured
+  std::uint32_t idle;          ///< connections beside the one that is used
+  bool look_at_idle;           ///< they, or their absence, are what is measured
+  std::uint32_t held_percent;  ///< of the calls, whose READs come late; 0: this is no storm
   // Of raw.
   std::uint32_t socket_buffer_bytes;  ///< 0: what the system gives
 };
@@ -75,6 +76,24 @@ struct IdleResult {
   Duration server_cpu{0};
 };
 
+/// A storm: calls at a rate, some of which have READs that are held. Plain data.
+struct StormResult {
+  double calls_per_s = 0;  ///< that were begun
+  Duration deadline{0};    ///< of each
+  Histogram calm;          ///< of the same load, nothing held
+  std::uint64_t calm_failed = 0;
+  // What became of the calls.
+  std::uint64_t held = 0;
+  std::uint64_t timed_out = 0;
+  std::uint64_t stale = 0;
+  std::uint64_t failed = 0;  ///< otherwise
+  // Of those that were not held.
+  std::uint64_t offered_bytes = 0;
+  std::uint64_t good_bytes = 0;
+  // Of both ends.
+  std::uint64_t late_reads = 0;
+};
+
 /// What the client measured. Plain data.
 struct SampleResult {
   std::uint64_t calls = 0;
@@ -86,6 +105,7 @@ struct SampleResult {
   Histogram times;
   SampleCounts counts;
   IdleResult idle;
+  StormResult storm;  ///< then `calls` and `wrong_bytes` are all, `times` those not held
 };
 
 /// Shared by the processes of one sample. Each member is written by one of them.
@@ -127,7 +147,9 @@ int run_bench_client(int board_fd);
 // These.
 Status serve_pawl(BenchBoard& board);
 Status serve_raw(BenchBoard& board);
+Status serve_storm(BenchBoard& board);
 Status call_pawl(BenchBoard& board);
 Status call_raw(BenchBoard& board);
+Status call_storm(BenchBoard& board);
 
 }  // namespace pawl::tools

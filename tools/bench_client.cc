@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bench.pawl.h"
+#include "bench_counts.h"
 #include "bench_idle.h"
 #include "bench_meter.h"
 #include "bench_node.h"
@@ -17,41 +18,6 @@
 namespace pawl::tools {
 
 namespace {
-
-/// Of one end, since its start.
-SampleCounts counts_of(const NodeStats& stats) {
-  SampleCounts counts;
-  counts.messages = stats.messages_sent;
-  counts.transfers = stats.transfers_ok;
-  counts.reads = stats.reads_posted;
-  counts.confirms = stats.confirms_valid;
-  counts.binds = stats.window_binds;
-  counts.invalidates = stats.window_invalidates;
-  counts.stale = stats.transfers_stale;
-  counts.connections_lost = stats.connections_lost;
-  counts.queue_pairs_lost = stats.data_endpoints_lost;
-  return counts;
-}
-
-SampleCounts counts_of(const bench::CountReply& reply) {
-  SampleCounts counts;
-  counts.served = reply.served_ok();
-  counts.messages = reply.messages_sent();
-  counts.transfers = reply.transfers_ok();
-  counts.reads = reply.reads_posted();
-  counts.confirms = reply.confirms_valid();
-  counts.binds = reply.window_binds();
-  counts.invalidates = reply.window_invalidates();
-  counts.stale = reply.transfers_stale();
-  counts.queue_pairs_lost = reply.data_endpoints_lost();
-  return counts;
-}
-
-constexpr std::uint64_t SampleCounts::*kCounts[] = {
-    &SampleCounts::served,          &SampleCounts::messages, &SampleCounts::transfers,
-    &SampleCounts::reads,           &SampleCounts::confirms, &SampleCounts::binds,
-    &SampleCounts::invalidates,     &SampleCounts::stale,    &SampleCounts::connections_lost,
-    &SampleCounts::queue_pairs_lost};
 
 // A server that is gone ends the sample at once.
 constexpr CallOptions kOptions{.wait_for_connection = false};
@@ -77,19 +43,12 @@ class Client {
   }
 
   Task<Result<SampleCounts>> count() {
-    SampleCounts both = co_await ok(count_server());
-    const SampleCounts own = counts_of(node_.stats());
-    for (const auto member : kCounts) both.*member += own.*member;
-    co_return both;
+    const bench::CountRequest request;
+    auto reply = co_await ok(bench_.count(request, kOptions));
+    co_return sum_of(counts_of(reply), counts_of(node_.stats()));
   }
 
  private:
-  Task<Result<SampleCounts>> count_server() {
-    const bench::CountRequest request;
-    auto reply = co_await ok(bench_.count(request, kOptions));
-    co_return counts_of(reply);
-  }
-
   Task<Status> lane(Meter& meter) {
     switch (settings_.shape) {
       case Shape::echo:
@@ -149,16 +108,6 @@ class Client {
   bench::BenchClient bench_;
   std::vector<Block> blocks_;
 };
-
-/// What the calls between two counts took. Of the counting itself there are, between the two, one
-/// call served and two messages: the first answer and the second request.
-SampleCounts between(const SampleCounts& before, const SampleCounts& after) {
-  SampleCounts counts;
-  for (const auto member : kCounts) counts.*member = after.*member - before.*member;
-  counts.served -= 1;
-  counts.messages -= 2;
-  return counts;
-}
 
 }  // namespace
 

@@ -8,10 +8,13 @@
 #include <sstream>
 
 #include "bench.h"
+#include "bench_row.h"
 
 namespace pawl::tools {
 
 namespace {
+
+constexpr std::uint32_t kHeldPercentMax = 90;
 
 /// Reads the words between commas, each by `read`, which gives nothing for a word it does not take;
 /// `what` says what it takes.
@@ -80,6 +83,30 @@ Result<std::vector<bool>> spins_from(const std::string& words) {
 Result<std::vector<Guard>> guards_from(const std::string& words) {
   return list_from<Guard>(words, "a guard, such as verify or window",
                           [](const std::string& word) { return guard_from_name(word); });
+}
+
+Result<std::vector<Shape>> directions_from(const std::string& words) {
+  return list_from<Shape>(words, "download or upload",
+                          [](const std::string& word) -> std::optional<Shape> {
+                            for (const Shape shape : {Shape::download, Shape::upload}) {
+                              if (word == direction_of(shape)) return shape;
+                            }
+                            return std::nullopt;
+                          });
+}
+
+Result<std::vector<std::uint32_t>> helds_from(const std::string& words) {
+  const std::string what = fmt::format("a percentage from 1 to {}", kHeldPercentMax);
+  return list_from<std::uint32_t>(
+      words, what, [](const std::string& word) -> std::optional<std::uint32_t> {
+        std::uint32_t percent = 0;
+        const char* const end = word.data() + word.size();
+        const auto [at, error] = std::from_chars(word.data(), end, percent);
+        if (error != std::errc() || at != end || percent < 1 || percent > kHeldPercentMax) {
+          return std::nullopt;
+        }
+        return percent;
+      });
 }
 
 Result<std::vector<std::string>> against_from(const std::string& words, BenchKind kind) {

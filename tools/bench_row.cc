@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "json.h"
@@ -68,11 +67,49 @@ void add_idle(JsonObject& object, const BenchRow& row) {
   }
 }
 
-void add_counts(JsonObject& object, const BenchRow& row) {
-  object.add("timed_out", std::uint64_t{0});  // a call that does not succeed ends the run
+double figure_of(const SampleResult& sample, const StormResult& storm, Figure figure) {
+  switch (figure) {
+    case Figure::goodput_ratio:
+      return per(static_cast<double>(storm.good_bytes), storm.offered_bytes);
+    case Figure::calm_p50_us:
+      return us(storm.calm.p50());
+    case Figure::calm_p99_us:
+      return us(storm.calm.p99());
+    case Figure::p99_to_calm:
+      return storm.calm.count() == 0 ? 0 : ns(sample.times.p99()) / ns(storm.calm.p99());
+    case Figure::deadline_us:
+      return us(storm.deadline);
+    case Figure::offered_calls_per_s:
+      return storm.calls_per_s;
+    default:
+      return 0;
+  }
+}
+
+/// A call that does not succeed ends the run, but in a storm.
+void add_losses(JsonObject& object, const BenchRow& row) {
+  object.add("timed_out", row.sum(&StormResult::timed_out));
   object.add("stale_refused", row.sum(&SampleCounts::stale));
   object.add("connections_lost", row.sum(&SampleCounts::connections_lost));
   object.add("queue_pairs_lost", row.sum(&SampleCounts::queue_pairs_lost));
+}
+
+void add_storm(JsonObject& object, const BenchRow& row) {
+  for (const Figure figure :
+       {Figure::goodput_ratio, Figure::p50_us, Figure::p99_us, Figure::p999_us, Figure::calm_p50_us,
+        Figure::calm_p99_us, Figure::p99_to_calm, Figure::deadline_us,
+        Figure::offered_calls_per_s}) {
+    add_spread(object, name_of(figure), row.spread(figure));
+  }
+  object.add("held_calls", row.sum(&StormResult::held));
+  object.add("late_reads", row.sum(&StormResult::late_reads));
+  object.add("failed", row.sum(&StormResult::failed));
+  object.add("calm_failed", row.sum(&StormResult::calm_failed));
+  add_losses(object, row);
+}
+
+void add_counts(JsonObject& object, const BenchRow& row) {
+  add_losses(object, row);
   object.add("messages_per_call", row.messages_per_call());
   object.add("round_trips_per_call", row.round_trips_per_call());
   object.add("work_requests_per_call", row.work_requests_per_call());
@@ -131,7 +168,8 @@ double figure_of(const SampleResult& sample, Figure figure) {
     case Figure::cpu_ns_per_byte:
       return per(ns(cpu), sample.bytes);
     default:
-      return figure_of(sample.idle, figure);
+      return figure < Figure::goodput_ratio ? figure_of(sample.idle, figure)
+                                            : figure_of(sample, sample.storm, figure);
   }
 }
 
@@ -150,7 +188,13 @@ const char* name_of(Figure figure) {
                                     "client_bytes_per_connection",
                                     "server_files_per_connection",
                                     "server_idle_cpu_percent",
-                                    "client_idle_cpu_percent"};
+                                    "client_idle_cpu_percent",
+                                    "goodput_ratio",
+                                    "calm_p50_us",
+                                    "calm_p99_us",
+                                    "p99_to_calm",
+                                    "deadline_us",
+                                    "offered_calls_per_s"};
   return kNames[static_cast<std::size_t>(figure)];
 }
 
@@ -162,10 +206,15 @@ Spread BenchRow::spread(Figure figure) const {
 }
 
 std::uint64_t BenchRow::sum(std::uint64_t SampleCounts::*count) const {
-  return std::accumulate(samples.begin(), samples.end(), std::uint64_t{0},
-                         [count](std::uint64_t sum, const SampleResult& sample) {
-                           return sum + sample.counts.*count;
-                         });
+  std::uint64_t sum = 0;
+  for (const SampleResult& sample : samples) sum += sample.counts.*count;
+  return sum;
+}
+
+std::uint64_t BenchRow::sum(std::uint64_t StormResult::*count) const {
+  std::uint64_t sum = 0;
+  for (const SampleResult& sample : samples) sum += sample.storm.*count;
+  return sum;
 }
 
 std::uint64_t BenchRow::calls() const {
@@ -228,12 +277,17 @@ std::string json_of(const BenchRow& row) {
   object.add("system", row.system).add("direction", direction_of(settings.shape));
   object.add("mode", settings.spin ? "spin" : "block").add("size", settings.size);
   object.add("outstanding", settings.outstanding);
-  if (!row.missing.empty()) return object.add("missing", row.missing).text();
   if (row.system == "pawl") object.add("guard", guard_name(settings.guard));
+  if (row.storm()) object.add("held_percent", settings.held_percent);
+  if (!row.missing.empty()) return object.add("missing", row.missing).text();
   if (row.system == "raw") object.add("socket_buffer_bytes", settings.socket_buffer_bytes);
   object.add("pinned", settings.server_core >= 0);
   object.add("samples", std::uint64_t{row.samples.size()});
   object.add("calls", row.calls()).add("wrong_bytes", row.wrong_bytes());
+  if (row.storm()) {
+    add_storm(object, row);
+    return object.text();
+  }
   add_figures(object, row);
   if (row.system == "pawl") add_counts(object, row);
   if (settings.look_at_idle) add_idle(object, row);

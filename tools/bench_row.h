@@ -39,6 +39,13 @@ enum class Figure : std::uint32_t {
   server_files_per_connection,
   server_idle_cpu_percent,
   client_idle_cpu_percent,
+  // Of a storm.
+  goodput_ratio,
+  calm_p50_us,
+  calm_p99_us,
+  p99_to_calm,
+  deadline_us,
+  offered_calls_per_s,
 };
 double figure_of(const SampleResult& sample, Figure figure);
 const char* name_of(Figure figure);
@@ -61,8 +68,12 @@ struct BenchRow {
   std::vector<Ratios> ratios;
 
   [[nodiscard]] bool bulk() const { return settings.shape != Shape::echo; }
+  [[nodiscard]] bool storm() const { return settings.held_percent > 0; }
+  /// In a storm without a guard wrong bytes are what is shown.
+  [[nodiscard]] bool shows_wrong_bytes() const { return storm() && is_baseline(settings.guard); }
   [[nodiscard]] Spread spread(Figure figure) const;
   [[nodiscard]] std::uint64_t sum(std::uint64_t SampleCounts::*count) const;
+  [[nodiscard]] std::uint64_t sum(std::uint64_t StormResult::*count) const;
   [[nodiscard]] std::uint64_t calls() const;
   [[nodiscard]] std::uint64_t wrong_bytes() const;
   /// Of both ends, for each call.

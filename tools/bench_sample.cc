@@ -52,12 +52,16 @@ Status until_ready(Child& server, const ProcessBoard& board) {
 }
 
 Duration limit_of(const SampleSettings& settings) {
-  return settings.run * 3 + kEndLimit + kConnectLimit * static_cast<std::int64_t>(settings.idle);
+  return settings.run * 4 + kEndLimit + kConnectLimit * static_cast<std::int64_t>(settings.idle);
 }
 
 Status counts_add_up(const SampleSettings& settings, const SampleResult& result) {
-  if (result.calls == result.counts.served && result.calls > 0 &&
-      (settings.calls == 0 || settings.calls == result.calls)) {
+  // In a storm calls fail, before or after the server served them.
+  const StormResult& storm = result.storm;
+  const std::uint64_t ok = result.calls - storm.timed_out - storm.stale - storm.failed;
+  const bool served =
+      settings.held_percent > 0 ? ok <= result.counts.served : ok == result.counts.served;
+  if (served && result.calls > 0 && (settings.calls == 0 || settings.calls == result.calls)) {
     return {};
   }
   return Status::with_detail(

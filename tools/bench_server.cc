@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "bench.pawl.h"
+#include "bench_counts.h"
 #include "bench_idle.h"
 #include "bench_node.h"
 #include "bench_pattern.h"
@@ -51,18 +52,7 @@ class Server final : public bench::BenchService {
   }
 
   Task<Result<bench::CountReply>> count(Call& call, const bench::CountRequest&) override {
-    const NodeStats stats = call.node().stats();
-    bench::CountReply reply;
-    reply.set_served_ok(stats.served_ok);
-    reply.set_messages_sent(stats.messages_sent);
-    reply.set_transfers_ok(stats.transfers_ok);
-    reply.set_transfers_stale(stats.transfers_stale);
-    reply.set_reads_posted(stats.reads_posted);
-    reply.set_confirms_valid(stats.confirms_valid);
-    reply.set_window_binds(stats.window_binds);
-    reply.set_window_invalidates(stats.window_invalidates);
-    reply.set_data_endpoints_lost(stats.data_endpoints_lost);
-    co_return reply;
+    co_return reply_of(call.node().stats());
   }
 
   const SampleSettings& settings_;

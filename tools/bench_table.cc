@@ -51,6 +51,9 @@ const BenchColumn kSystem{"system", 8, [](const BenchRow& row) { return row.syst
 const BenchColumn kMode{"mode", 6, [](const BenchRow& row) {
                           return std::string(row.settings.spin ? "spin" : "block");
                         }};
+const BenchColumn kGuard{"guard", 13, [](const BenchRow& row) {
+                           return std::string(row.bulk() ? guard_name(row.settings.guard) : "-");
+                         }};
 const BenchColumn kDirection{"direction", 9,
                              [](const BenchRow& row) { return direction_of(row.settings.shape); }};
 const BenchColumn kSize{"size", 8,
@@ -103,10 +106,7 @@ std::vector<BenchColumn> guard_columns() {
   const auto count = [](const char* title, std::size_t width, double (BenchRow::*which)() const) {
     return BenchColumn{title, width, [=](const BenchRow& row) { return number((row.*which)()); }};
   };
-  return {{"guard", 13,
-           [](const BenchRow& row) {
-             return std::string(row.bulk() ? guard_name(row.settings.guard) : "-");
-           }},
+  return {kGuard,
           kDirection,
           kSize,
           figure("p50 us", 18, Figure::p50_us, 1, true),
@@ -135,6 +135,30 @@ std::vector<BenchColumn> connection_columns() {
           of_each(figure("files each", 10, Figure::server_files_per_connection, 1, false)),
           figure("server idle CPU %", 17, Figure::server_idle_cpu_percent, 1, true),
           kWrong};
+}
+
+std::vector<BenchColumn> storm_columns() {
+  const auto count = [](const char* title, std::size_t width, auto which) {
+    return BenchColumn{title, width,
+                       [=](const BenchRow& row) { return fmt::to_string(row.sum(which)); }};
+  };
+  return {
+      kGuard,
+      kDirection,
+      {"held %", 6, [](const BenchRow& row) { return fmt::to_string(row.settings.held_percent); }},
+      kSize,
+      figure("goodput", 16, Figure::goodput_ratio, 1, true),
+      figure("p50 us", 7, Figure::p50_us, 1, false),
+      figure("p99 us", 7, Figure::p99_us, 1, false),
+      figure("calm p99", 8, Figure::calm_p99_us, 1, false),
+      figure("p99 to calm", 16, Figure::p99_to_calm, 1, true),
+      figure("deadline us", 11, Figure::deadline_us, 1, false),
+      count("timed out", 9, &StormResult::timed_out),
+      count("late READs", 10, &StormResult::late_reads),
+      count("stale", 7, &SampleCounts::stale),
+      count("lost conns", 10, &SampleCounts::connections_lost),
+      count("lost qps", 8, &SampleCounts::queue_pairs_lost),
+      kWrong};
 }
 
 std::string header_of(const std::vector<BenchColumn>& columns) {

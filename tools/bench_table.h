@@ -20,6 +20,7 @@ std::vector<BenchColumn> echo_columns(bool against_grpc);
 std::vector<BenchColumn> bulk_columns();
 std::vector<BenchColumn> guard_columns();
 std::vector<BenchColumn> connection_columns();
+std::vector<BenchColumn> storm_columns();
 
 /// One line each, with its end. A row without figures says why behind its first columns.
 std::string header_of(const std::vector<BenchColumn>& columns);

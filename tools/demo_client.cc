@@ -175,7 +175,8 @@ class Caller {
 Status call(const Corpus& corpus, fabric::SharedReuseTable& table, Board& board) {
   const RowSettings& settings = board.settings;
   ReuseBook book(table, board.client);
-  HoldingSource source(settings, settings.client_fabric.data(), settings.seed ^ 0xc1e, book);
+  HoldingSource source(settings.client_fabric.data(),
+                       plan_of(settings, settings.seed ^ 0xc1e, book), &book);
   ErrorSink log;
   Node node(node_options(settings, "demo client", source, log));
   ChannelOptions options;

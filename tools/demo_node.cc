@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "demo_node.h"
 
-#include <utility>
-
 #include "demo_corpus.h"
-#include "fabric/faulty/faulty_fabric.h"
-#include "rpc/system_fabric.h"
 
 namespace pawl::tools {
 
@@ -19,28 +15,15 @@ constexpr std::size_t kPoolBytesAtStart = std::size_t{384} << 20;
 
 }  // namespace
 
-HoldingSource::HoldingSource(const RowSettings& settings, std::string_view fabric,
-                             std::uint64_t seed, ReuseBook& book)
-    : fabric_(fabric), book_(book) {
-  plan_.seed = seed;
-  plan_.late_after = settings.deadline;
-  if (!settings.hold) return;
-  plan_.hold_read_by = [&settings, &book](const fabric::WorkRequest& read) {
+fabric::FaultPlan plan_of(const RowSettings& settings, std::uint64_t seed, const ReuseBook& book) {
+  fabric::FaultPlan plan;
+  plan.seed = seed;
+  plan.late_after = settings.deadline;
+  if (!settings.hold) return plan;
+  plan.hold_read_by = [&settings, &book](const fabric::WorkRequest& read) {
     return hold_of(settings, book.file_bytes(read.remote));
   };
-}
-
-Result<std::unique_ptr<fabric::Fabric>> HoldingSource::make_fabric(std::size_t poller) {
-  if (!system_) {
-    Result<std::unique_ptr<detail::FabricSource>> made = rpc::make_system_source(fabric_);
-    if (!made.ok()) return made.status();
-    system_ = *std::move(made);
-  }
-  Result<std::unique_ptr<fabric::Fabric>> inner = system_->make_fabric(poller);
-  if (!inner.ok()) return inner;
-  inner_.push_back(*std::move(inner));
-  return std::unique_ptr<fabric::Fabric>(
-      std::make_unique<fabric::FaultyFabric>(*inner_.back(), plan_, &book_));
+  return plan;
 }
 
 NodeOptions node_options(const RowSettings& settings, const char* name, HoldingSource& source,

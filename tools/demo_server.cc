@@ -84,7 +84,8 @@ Task<Status> until_stopped(Node& node, Board& board) {
 Status serve(const Corpus& corpus, fabric::SharedReuseTable& table, Board& board) {
   const RowSettings& settings = board.settings;
   ReuseBook book(table, board.server);
-  HoldingSource source(settings, settings.server_fabric.data(), settings.seed ^ 0x5e7, book);
+  HoldingSource source(settings.server_fabric.data(),
+                       plan_of(settings, settings.seed ^ 0x5e7, book), &book);
   ErrorSink log;
   Store store(corpus, settings, book, board.server);
   Node node(node_options(settings, "demo server", source, log));

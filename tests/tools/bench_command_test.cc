@@ -125,6 +125,46 @@ TEST_F(BenchCommand, GuardsAndWhatTheyCost) {
   }
 }
 
+TEST_F(BenchCommand, AStormUnderEachGuard) {
+  ASSERT_EQ(run("storm --calls 400 --pairs 1 --size 16K --held 20 --modes block"), 0) << output_;
+  ASSERT_EQ(rows_.size(), 10u) << json_;  // five guards, two directions
+  for (const std::string& row : rows_) {
+    EXPECT_EQ(value(row, "calls"), "400") << row;
+    EXPECT_EQ(value(row, "held_percent"), "20");
+    EXPECT_NE(value(row, "held_calls"), "0");
+    expect_keys(row, {"goodput_ratio", "late_reads", "stale_refused", "wrong_bytes",
+                      "connections_lost", "queue_pairs_lost", "timed_out", "failed", "calm_failed",
+                      "p50_us", "p99_us", "p999_us", "calm_p50_us", "calm_p99_us", "p99_to_calm",
+                      "deadline_us", "offered_calls_per_s"});
+  }
+  for (const std::size_t first : {0u, 5u}) {
+    EXPECT_EQ(value(rows_[first], "direction"), first == 0 ? "\"download\"" : "\"upload\"");
+    EXPECT_EQ(value(rows_[first], "guard"), "\"none\"");
+    EXPECT_EQ(value(rows_[first + 1], "guard"), "\"disconnect\"");
+    if (value(rows_[first], "wrong_bytes") == "0") {
+      EXPECT_THAT(output_, HasSubstr("the run proved nothing"));
+    }
+    for (const std::size_t guarded : {first + 2, first + 3, first + 4}) {
+      EXPECT_EQ(value(rows_[guarded], "wrong_bytes"), "0");
+      EXPECT_EQ(value(rows_[guarded], "connections_lost"), "0");
+    }
+    EXPECT_NE(value(rows_[first + 2], "timed_out"), "0") << rows_[first + 2];
+    EXPECT_EQ(value(rows_[first + 2], "guard"), "\"verify\"");
+    EXPECT_NE(value(rows_[first + 2], "late_reads"), "0");
+  }
+  EXPECT_THAT(output_, HasSubstr("verify, download, 20 % held: goodput_ratio is "));
+  EXPECT_THAT(json_, HasSubstr("\"targets\": [{\"guard\": \"verify\""));
+}
+
+TEST_F(BenchCommand, AStormSaysWhyAGuardIsNotThere) {
+  ASSERT_EQ(run("storm --calls 20 --pairs 1 --size 4K --held 5 --modes block --direction download "
+                "--guard verify_read"),
+            0)
+      << output_;
+  ASSERT_EQ(rows_.size(), 1u) << json_;
+  EXPECT_THAT(value(rows_[0], "missing"), HasSubstr("verify_read"));
+}
+
 TEST_F(BenchCommand, ConnectionsThatDoNothing) {
   ASSERT_EQ(run("conns --connections 5,70 --calls 10 --seconds 0.05 --pairs 1"), 0) << output_;
   ASSERT_EQ(rows_.size(), 3u) << json_;
@@ -165,7 +205,15 @@ TEST_F(BenchCommand, WrongUsageIsSaidByName) {
       {"echo --fabric nowhere", "--fabric: there is no fabric \"nowhere\""},
       {"guards --modes spin,block", "--modes: the guards"},
       {"conns --connections 0", "--connections: \"0\""},
-      {"guards --against raw", "--against"}};
+      {"guards --against raw", "--against"},
+      {"storm --held 0", "--held: \"0\" will not do: a percentage from 1 to 90"},
+      {"storm --held 1,100", "--held: \"100\""},
+      {"storm --held 5%", "--held: \"5%\""},
+      {"storm --guard lock", "--guard: \"lock\""},
+      {"storm --size 0", "--size: \"0\""},
+      {"storm --direction up", "--direction: \"up\" will not do: download or upload"},
+      {"storm --modes spin,block", "--modes: a storm has one"},
+      {"storm --outstanding 1,2", "--outstanding: a storm has one"}};
   for (const auto& [arguments, sentence] : cases) {
     Command command(std::string("bench ") + arguments);
     const int status = command.wait();
