@@ -34,6 +34,8 @@ struct SimPeer {
 /// Something that travels from one node to another. Nothing is ever lost between living nodes: on
 /// a blocked path it waits for the unblocking, and whoever needs it has a retry timeout.
 struct SimPacket {
+  static constexpr std::uint64_t kHeaderBytes = 32;
+
   std::uint64_t from = 0;
   std::uint64_t to = 0;
   std::uint64_t bytes = 0;

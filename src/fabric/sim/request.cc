@@ -7,10 +7,6 @@
 #include "fabric/sim/fabric.h"
 
 namespace pawl::fabric {
-namespace {
-constexpr std::uint64_t kHeaderBytes = 32;
-}
-
 void SimFabric::schedule_pump(SimEndpoint& endpoint, Duration delay) {
   if (endpoint.pump_scheduled) return;
   endpoint.pump_scheduled = true;
@@ -79,7 +75,7 @@ void SimFabric::start_send(SimEndpoint& endpoint, std::uint64_t ticket) {
   network_.transmit(
       {.from = node_,
        .to = endpoint.peer.node,
-       .bytes = kHeaderBytes + request.bytes,
+       .bytes = SimPacket::kHeaderBytes + request.bytes,
        .waits = self(endpoint),
        .deliver = [to = endpoint.peer.endpoint, from = self(endpoint),
                    inbound = std::move(inbound)](
@@ -99,7 +95,7 @@ void SimFabric::start_read(SimEndpoint& endpoint, std::uint64_t ticket) {
   inbound.bytes = request.bytes;
   network_.transmit({.from = node_,
                      .to = endpoint.peer.node,
-                     .bytes = kHeaderBytes,
+                     .bytes = SimPacket::kHeaderBytes,
                      .waits = self(endpoint),
                      .deliver = [to = endpoint.peer.endpoint, from = self(endpoint),
                                  inbound](SimFabric& f) { f.inbound_arrived(to, from, inbound); }},

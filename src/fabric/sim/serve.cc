@@ -7,10 +7,6 @@
 #include "fabric/sim/fabric.h"
 
 namespace pawl::fabric {
-namespace {
-constexpr std::uint64_t kHeaderBytes = 32;
-}
-
 void SimFabric::inbound_arrived(EndpointId id, const SimPeer& peer, SimInbound inbound) {
   SimEndpoint* endpoint = find(id, peer);
   if (endpoint == nullptr || endpoint->state == SimState::error) {
@@ -78,7 +74,7 @@ void SimFabric::answer(SimEndpoint& endpoint, std::uint64_t ticket, CompletionSt
                        TimePoint* order) {
   network_.transmit({.from = node_,
                      .to = endpoint.peer.node,
-                     .bytes = kHeaderBytes,
+                     .bytes = SimPacket::kHeaderBytes,
                      .waits = endpoint.peer,
                      .deliver = [to = endpoint.peer.endpoint, from = self(endpoint), ticket,
                                  status](SimFabric& f) { f.answered(to, from, ticket, status); }},
@@ -117,7 +113,7 @@ void SimFabric::serve_packet(const std::shared_ptr<SimServing>& serving) {
   const TimePoint free =
       network_.transmit({.from = node_,
                          .to = s.reader.node,
-                         .bytes = kHeaderBytes + bytes.size(),
+                         .bytes = SimPacket::kHeaderBytes + bytes.size(),
                          .waits = s.reader,
                          .deliver =
                              [to = s.reader.endpoint, owner = self(*endpoint), ticket = s.ticket,
@@ -140,7 +136,7 @@ void SimFabric::refuse_read(SimEndpoint& endpoint, SimServing& serving) {
     network_.transmit(
         {.from = node_,
          .to = serving.reader.node,
-         .bytes = kHeaderBytes,
+         .bytes = SimPacket::kHeaderBytes,
          .waits = serving.reader,
          .deliver = [to = serving.reader.endpoint, owner = self(endpoint), ticket = serving.ticket](
                         SimFabric& f) { f.read_complete(to, owner, ticket, true); }},
