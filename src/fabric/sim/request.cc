@@ -7,6 +7,7 @@
 #include "fabric/sim/fabric.h"
 
 namespace pawl::fabric {
+
 void SimFabric::schedule_pump(SimEndpoint& endpoint, Duration delay) {
   if (endpoint.pump_scheduled) return;
   endpoint.pump_scheduled = true;

@@ -7,6 +7,7 @@
 #include "fabric/sim/fabric.h"
 
 namespace pawl::fabric {
+
 void SimFabric::inbound_arrived(EndpointId id, const SimPeer& peer, SimInbound inbound) {
   SimEndpoint* endpoint = find(id, peer);
   if (endpoint == nullptr || endpoint->state == SimState::error) {
