@@ -16,9 +16,9 @@ namespace pawl::tools {
 
 namespace {
 
-class Server final : public bench::BenchService {
+class BenchServer final : public bench::BenchService {
  public:
-  explicit Server(const SampleSettings& settings) : settings_(settings) {}
+  explicit BenchServer(const SampleSettings& settings) : settings_(settings) {}
 
   Status hold_blocks(Node& node) {
     if (settings_.shape != Shape::download) return {};
@@ -63,13 +63,13 @@ class Server final : public bench::BenchService {
 
 Status serve_pawl(BenchBoard& board) {
   const SampleSettings& settings = board.settings;
-  Server service(settings);
+  BenchServer service(settings);
   ErrorSink log;
   raise_file_limit();
   Node node(bench_node_options(settings, "bench server", log, settings.server_fabric.data()));
   if (Status up = node.status(); !up.ok()) return up;
   if (Status held = service.hold_blocks(node); !held.ok()) return held;
-  Result<pawl::Server> serving = node.serve(settings.listen.data(), service);
+  Result<Server> serving = node.serve(settings.listen.data(), service);
   if (!serving.ok()) return serving.status();
   board.server.say(Stage::ready, serving->address());
   node.run();  // until the parent ends this process

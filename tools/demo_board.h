@@ -15,6 +15,9 @@
 
 namespace pawl::tools {
 
+/// How often a process writes to the board, and the board is looked at.
+inline constexpr Duration kTick = std::chrono::milliseconds(50);
+
 using Counter = std::atomic<std::uint64_t>;
 static_assert(Counter::is_always_lock_free, "counters are shared between processes");
 

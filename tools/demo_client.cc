@@ -27,7 +27,6 @@ constexpr std::size_t kSmallLanes = 32;
 constexpr std::size_t kLargeLanes = 5;
 constexpr std::size_t kLargeLanesMax = 8;  // where large files are all there is,
 constexpr std::size_t kLargeLaneBytes = std::size_t{320} << 20;  // and in all no more than these
-constexpr Duration kTick = 50ms;
 
 /// Makes calls, several at a time, and counts what became of them.
 class Caller {

@@ -17,7 +17,6 @@ namespace pawl::tools {
 
 namespace {
 
-constexpr Duration kTick = 50ms;
 // A machine with other work to do is silent for many seconds, and does not hang.
 constexpr Duration kStartLimit = 30s;
 constexpr Duration kSilenceLimit = 30s;  // without a sign of life

@@ -17,8 +17,6 @@ namespace pawl::tools {
 
 namespace {
 
-constexpr Duration kTick = 50ms;
-
 class Store final : public demo::StoreService {
  public:
   Store(const Corpus& corpus, const RowSettings& settings, ReuseBook& book, ProcessBoard& board)
