@@ -296,7 +296,7 @@ MUTANTS = [
     ("verbs-local-key-for-peers", "src/fabric/verbs/regions.cc",
      ".key = region.mr->rkey,", ".key = region.mr->lkey,"),
     ("delays-start-again-at-once", "src/rpc/backoff.h",
-     "if (stands_since_ && now - *stands_since_ >= delay_)", "if (stands_since_)"),
+     "if (stands_since_ && now - *stands_since_ >= delay_)", "if (stands_since_ && now >= *stands_since_)"),
     ("verbs-window-key-not-stored", "src/fabric/verbs/windows.cc",
      "window->mw->rkey = window->key;", "{}"),
     ("verbs-second-invalidate", "src/fabric/verbs/windows.cc",
