@@ -376,6 +376,13 @@ class BackoffTest : public RecoveryTest {
     while (fabric().connecting.size() == attempts && !HasFatalFailure()) advance_to_next_timer();
     return clock_.now() - lost;
   }
+  Duration delay_after_ten_refusals_and_one_that_stood(Duration stands) {
+    channel_ = node_->channel("peer");
+    Echoed waiting, next;
+    EXPECT_EQ(call_echo(waiting), 0u);
+    delays_of_refusals(10);
+    return delay_after_one_that_stood(stands, waiting, next);
+  }
 };
 
 TEST_F(BackoffTest, DelaysDoubleUpToTheirBoundAndAreJittered) {
@@ -396,22 +403,15 @@ TEST_F(BackoffTest, DelaysDoubleUpToTheirBoundAndAreJittered) {
   EXPECT_FALSE(waiting.outcome) << "the call waits on";
 }
 
+// The tenth delay was a second.
 TEST_F(BackoffTest, DelaysStartAgainAfterAConnectionThatStood) {
-  channel_ = node_->channel("peer");
-  Echoed waiting, next;
-  ASSERT_EQ(call_echo(waiting), 0u);
-  delays_of_refusals(10);
-  const Duration delay = delay_after_one_that_stood(1s, waiting, next);
+  const Duration delay = delay_after_ten_refusals_and_one_that_stood(1s);
   EXPECT_GE(delay, 5ms);
   EXPECT_LE(delay, 10ms);
 }
 
-TEST_F(BackoffTest, DelaysGoOnAfterAConnectionThatWasLostAtOnce) {
-  channel_ = node_->channel("peer");
-  Echoed waiting, next;
-  ASSERT_EQ(call_echo(waiting), 0u);
-  delays_of_refusals(10);
-  const Duration delay = delay_after_one_that_stood(999ms, waiting, next);
+TEST_F(BackoffTest, DelaysGoOnAfterAConnectionThatWasLostBefore) {
+  const Duration delay = delay_after_ten_refusals_and_one_that_stood(999ms);
   EXPECT_GE(delay, 500ms);
   EXPECT_LE(delay, 1s);
 }
